@@ -14,7 +14,7 @@ from deskyard.control.answers import kept
 from deskyard.control.api.application import create
 from deskyard.control.api.pages import Pages
 from deskyard.control.jobs import claim
-from deskyard.control.store.cluster import OWNER
+from deskyard.control.store.cluster import WEB
 from deskyard.control.store.connection import Link
 from tests.control.lab import EVERYTHING, ORIGIN, WAIT_SECONDS, Lab
 from tests.control.people import Person, enrolled
@@ -211,7 +211,7 @@ def test_what_cannot_be_kept_is_not_done(
     mission: Lab, owner: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept, "MOST_BYTES", 10)
-    app = create(mission.url(OWNER), ORIGIN, Pages())
+    app = create(mission.url_as(WEB), ORIGIN, Pages())
     with served(app, tmp_path / "socket") as path, mission.client(path=path) as client:
         client.headers["Authorization"] = owner.headers["Authorization"]
         refused = client.post("/api/webhooks", json=HOOK, headers=AGAIN)

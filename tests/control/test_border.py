@@ -129,6 +129,15 @@ FORBIDDEN = (
     "update tier_price set micros_per_hour = 0",
     "insert into tier_price (tier, micros_per_hour, since, actor) values ('free', 0, '2020-01-01', 'x')",
     "delete from tier_price",
+    "update budget set changed_at = '2020-01-01'",
+    "update budget set actor = 'person:x'",
+    "update quota set actor = 'person:x'",
+    "update alert_rule set changed_at = now()",
+    "update alert set acknowledged_by = 'person:x'",
+    "insert into webhook (id, url, actor) values ('x', 'https://mine.example', 'person:x')",
+    "insert into delivery (id, webhook_id, kind, payload) values ('x', 'x', 'alert.opened', '{}')",
+    "insert into audit_intake (actor, action, target, detail) values ('person:x', 'budget.set', 'lab', '{}')",
+    "select setter()",
     "truncate operation",
     "create table mine ()",
     "create temporary table mine ()",
@@ -184,6 +193,7 @@ def test_the_web_process_cannot(answers: dict[str, list[str]], statement: str) -
 
 def test_the_web_process_can_write_down_what_is_wanted(mission: Lab, taken: Callable[..., str]) -> None:
     statement = "insert into operation (id, kind, actor) values ('op_x', 'workspace.none', 'person:x') returning state"
+    mission.link.execute("insert into person (id, name, role) values ('pe_x', 'x', 'operator')")
     body = f"print(psycopg.connect({mission.url(WEB)!r}).execute({statement!r}).fetchone())"
     assert taken(body) == "('queued',)"
 
@@ -316,7 +326,7 @@ def test_a_link_is_used_by_nobody_who_reads_what_is_kept_of_it(
         found = mission.link.execute("select token_hash from enrolment where person_id = 'pe_ada'").fetchone()
         assert found is not None
         known = enrolment.shown(token) if weakened else bytes(found["token_hash"])
-        query = "insert into operation (id, kind, actor, input) values ('op_x', 'person.enrol', 'enrolment:x', %s)"
+        query = "insert into operation (id, kind, actor, input) values ('op_x', 'person.enrol', 'enrolment:eve', %s)"
         mission.link.execute(query, [Jsonb(given | {"link": known.hex()})])
     state = mission.state("op_x", "done", "failed")
     enrolled = mission.link.execute("select person_id from passkey").fetchall()

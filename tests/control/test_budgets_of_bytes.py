@@ -77,7 +77,7 @@ def test_each_bound_counts_its_own_and_a_missing_one_is_nought(mission: Lab, own
         assert put(owner, **wanted).status_code == 200
         assert tuple(shown(owner)[name] for name in names) == known
     query = "select detail from audit_entry where action = 'budget.set' and detail ->> 'bytesPerMonth' = '9'"
-    assert mission.until(query, [])["detail"] == {"microsPerMonth": None, "bytesPerMonth": 9}
+    assert mission.until(query, [])["detail"] == {"microsPerMonth": None, "bytesPerMonth": 9, "closes": []}
     assert put(owner, microsPerMonth=None).json()["items"] == []
 
 

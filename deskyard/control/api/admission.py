@@ -103,7 +103,7 @@ async def remember(link: Link, who: Caller, once: Repeat, operation: str) -> Non
 
 
 async def admit(link: Link, who: Caller, once: Repeat, wanted: Wanted, *, id: str | None = None) -> str:
-    """Write an operation down, with the line of the audit; the id of it."""
+    """Write an operation down, of which the database writes the line of the audit; the id of it."""
     id = id or f"op_{secrets.token_hex(8)}"
     lane = wanted.lane or (f"workspace:{wanted.workspace}" if wanted.workspace else None)
     await link.execute(
@@ -115,12 +115,16 @@ async def admit(link: Link, who: Caller, once: Repeat, wanted: Wanted, *, id: st
         ],
     )
     await remember(link, who, once, id)
-    await note(link, who.actor, wanted.kind, wanted.desktop or wanted.workspace or id, operation=id)
     return id
 
 
+async def in_the_name_of(link: Link, who: Caller) -> None:
+    """Say who sets what is set from here on in the transaction: the database stamps it, and writes the line."""
+    await link.execute("select set_config('deskyard.caller', %s, true)", [who.actor])
+
+
 async def note(link: Link, actor: str, action: str, target: str, **detail: Any) -> None:
-    """A line for the audit, in the transaction of what it tells of."""
+    """A line for the audit of what leaves no row, in the transaction of what it tells of."""
     await link.execute(
         "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)",
         [actor, action, target, Jsonb(json.loads(json.dumps(detail, default=str)))],

@@ -117,6 +117,7 @@ def create(url: str, origin: str, files: Pages, door: Door | None = None) -> Fas
     app.add_exception_handler(HTTPException, problem.plain)
     app.add_exception_handler(psycopg.DataError, problem.no_text)
     app.add_exception_handler(psycopg.OperationalError, problem.no_database)
+    app.add_exception_handler(psycopg.errors.InvalidAuthorizationSpecification, problem.nobody)
     app.add_exception_handler(Exception, problem.broken)
     for module in (*ROOMS, pages):
         app.include_router(module.router)

@@ -8,7 +8,7 @@ import psycopg
 from fastapi import APIRouter, Depends, Query
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Asked, Repeat, Wanted, admit, known, note
+from deskyard.control.api.admission import Asked, Repeat, Wanted, admit, in_the_name_of, known
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.conversations import Conversation, Message, Said, Sent
@@ -140,8 +140,8 @@ async def _interrupted(link: Link, who: Caller, id: str) -> str:
     found = await rows.row(link, query, [f"conversation:{id}"])
     if found is None:
         raise Problem(HTTPStatus.CONFLICT, "conversation", id, "has no turn that runs", "nothing is to be done")
+    await in_the_name_of(link, who)
     await link.execute("update operation set cancel_requested_at = now() where id = %s", [found["id"]])
-    await note(link, who.actor, "conversation.interrupt", id, operation=found["id"])
     return str(found["id"])
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Asked, Prefer, Wanted, awaited, note
+from deskyard.control.api.admission import Asked, Prefer, Wanted, awaited, in_the_name_of, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.work import LogLine, Operation, OperationState
@@ -95,8 +95,8 @@ async def _cancelled(link: Link, who: Caller, id: str) -> str:
     found = await require(link, who, id)
     who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
     if found["ended_at"] is None and found["cancel_requested_at"] is None:
+        await in_the_name_of(link, who)
         await link.execute("update operation set cancel_requested_at = now() where id = %s", [id])
-        await note(link, who.actor, "operation.cancel", id)
     return id
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from deskyard.control.answers.kept import Answered
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Once, Wanted, admit, ended, note
+from deskyard.control.api.admission import Once, Wanted, admit, ended, in_the_name_of
 from deskyard.control.api.caller import COOKIE, Caller, Connection, Link, Row, caller, fresh_token, own_page, token_hash
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.signing import IntentToSign, SignedIntent, WantedIntent
@@ -142,8 +142,8 @@ async def sign_in(request: Request, response: Response, link: Connection, asked:
 async def sign_out(response: Response, link: Connection, who: Annotated[Caller, Depends(caller)]) -> None:
     """End this session."""
     if who.session is not None:
+        await in_the_name_of(link, who)
         await link.execute("update session set ended_at = now() where id = %s", [who.session])
-        await note(link, who.actor, "session.end", who.session)
     response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
 
 
@@ -158,8 +158,6 @@ async def signed_in(
         " values (%s, %s, %s, %s, now() + make_interval(secs => %s), now() + make_interval(secs => %s), %s)",
         [id, token_hash(token), person["id"], agent, session.SECONDS, *(confirmed or (None, None))],
     )
-    by = "provider" if confirmed else "passkey"
-    await note(link, f"person:{person['name']}", "session.begin", id, agent=agent, by=by)
     response.set_cookie(COOKIE, token, max_age=session.SECONDS, path="/", secure=True, httponly=True, samesite="strict")
     return {"person": {name: person[name] for name in ("id", "name", "role")}}
 

@@ -73,6 +73,12 @@ async def no_text(_: Request, error: Exception) -> JSONResponse:
     return answer(HTTPStatus.UNPROCESSABLE_ENTITY, problem)
 
 
+async def nobody(request: Request, error: Exception) -> JSONResponse:
+    """The answer where the database knows a caller no more: a key or person that went while the request was read."""
+    reason, remedy = "is not known here any more", "sign in, or send a key that is not revoked"
+    return await refused(request, Problem(HTTPStatus.UNAUTHORIZED, "caller", None, reason, remedy))
+
+
 async def no_database(_: Request, error: Exception) -> JSONResponse:
     """The answer while the database is away, or has no room: whoever may look after it finds what to do."""
     reason, remedy = "does not answer now", "send it again; ./inv control.status says what runs"

@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from pydantic import Field
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import note
+from deskyard.control.api.admission import in_the_name_of, note
 from deskyard.control.api.caller import Caller, Connection, Row, caller, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
@@ -112,8 +112,8 @@ async def revoke(link: Connection, who: Admin, id: str) -> None:
     """Revoke a key at once."""
     if await rows.row(link, "select id from api_key where id = %s", [id]) is None:
         raise unknown("key", id, "see GET /api/keys")
+    await in_the_name_of(link, who)
     await link.execute("update api_key set revoked_at = now() where id = %s and revoked_at is null", [id])
-    await note(link, who.actor, "key.revoke", id)
 
 
 @router.get("/people", tags=["people"])
@@ -151,11 +151,11 @@ async def sessions(
 async def end_session(link: Connection, who: Annotated[Caller, Depends(caller)], id: str) -> None:
     """End a session at once: of one's own, or as an admin any."""
     mine = _only(who)
-    query = """update session set ended_at = coalesce(ended_at, now())
+    await in_the_name_of(link, who)
+    query = """update session set ended_at = now()
         where id = %s and (%s::text is null or person_id = %s) returning id"""
     if await rows.row(link, query, [id, mine, mine]) is None:
         raise unknown("session", id, "see GET /api/sessions")
-    await note(link, who.actor, "session.end", id)
 
 
 @router.get("/audit", tags=["audit"])

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from deskyard.control.answers.kept import Answered
 from deskyard.control.api import rows
-from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Link, may
 from deskyard.control.api.chat import require
 from deskyard.control.api.forms.base import Form
@@ -35,7 +34,7 @@ async def answer(
 
 
 async def _taken(link: Link, who: Caller, id: str, message: str, question: str, chosen: Chosen) -> Question:
-    conversation = await require(link, who, id)
+    await require(link, who, id)
     query = f"{rows.MESSAGE} where id = %s and conversation_id = %s"
     found = await rows.row(link, query, [message, id])
     shown = next((each for each in rows.questions(found) if each.id == question), None) if found else None
@@ -49,9 +48,6 @@ async def _taken(link: Link, who: Caller, id: str, message: str, question: str, 
         query = """insert into question_answer (message_id, question, option, actor) values (%s, %s, %s, %s)
             on conflict do nothing returning *"""
         taken = await rows.row(link, query, [message, question, chosen.option, who.actor])
-        if taken is not None:
-            detail = {"conversation": id, "message": message, "question": question, "option": chosen.option}
-            await note(link, who.actor, "question.answer", conversation["desktop_id"], **detail)
     query = "select * from question_answer where message_id = %s and question = %s"
     taken = taken or await rows.row(link, query, [message, question])
     if taken is None:

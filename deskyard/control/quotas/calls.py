@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path
 from pydantic import Field, StrictInt
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import note
+from deskyard.control.api.admission import in_the_name_of
 from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import unknown
@@ -84,17 +84,17 @@ async def put(
     await conditions.require(link, "select changed_at from quota where subject = %s", subject)
     kind, _, name = subject.partition(":")
     values = wanted.model_dump()
+    await in_the_name_of(link, who)
     if all(value is None for value in values.values()):
         await link.execute("delete from quota where subject = %s", [subject])
     elif await rows.row(link, THERE[kind], [name]) is None:
         raise unknown("subject", subject, "name a workspace, a person or the id of a key that is there")
     else:
-        query = """insert into quota (subject, desktops, vcpus, memory_mib, disk_gib, micros_per_day, actor)
-            values (%s, %s, %s, %s, %s, %s, %s) on conflict (subject) do update set desktops = excluded.desktops,
+        query = """insert into quota (subject, desktops, vcpus, memory_mib, disk_gib, micros_per_day)
+            values (%s, %s, %s, %s, %s, %s) on conflict (subject) do update set desktops = excluded.desktops,
                 vcpus = excluded.vcpus, memory_mib = excluded.memory_mib, disk_gib = excluded.disk_gib,
-                micros_per_day = excluded.micros_per_day, actor = excluded.actor, changed_at = now()"""
-        await link.execute(query, [subject, *values.values(), who.actor])
-    await note(link, who.actor, "quota.set", subject, **values)
+                micros_per_day = excluded.micros_per_day"""
+        await link.execute(query, [subject, *values.values()])
     return await _page(link, "select * from quota", [], rows.asked_part())
 
 

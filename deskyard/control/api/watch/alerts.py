@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, Field, StrictBool, StrictInt
 
 from deskyard.control.answers.kept import Answered
 from deskyard.control.api import rows
-from deskyard.control.api.admission import note
+from deskyard.control.api.admission import in_the_name_of
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
@@ -111,11 +111,9 @@ async def acknowledge(answered: Answered, who: Writer, id: str) -> Alert:
 
 async def _acknowledged(link: Link, who: Caller, id: str) -> Alert:
     await _require(link, who, id)
-    query = """update alert set acknowledged_at = coalesce(acknowledged_at, now()),
-        acknowledged_by = coalesce(acknowledged_by, %s) where id = %s returning *"""
-    found = await rows.row(link, query, [who.actor, id])
+    await in_the_name_of(link, who)
+    found = await rows.row(link, "update alert set acknowledged_at = now() where id = %s returning *", [id])
     assert found is not None
-    await note(link, who.actor, "alert.acknowledge", id, rule=found["rule"], object=found["object"])
     return alert(found)
 
 
@@ -130,10 +128,10 @@ async def _silenced(link: Link, who: Caller, id: str, wanted: Silence) -> Alert:
     if not datetime.now(UTC) - timedelta(days=1) < wanted.until < datetime.now(UTC) + LONGEST_SILENCE:
         remedy = "name a moment within a year; one that is over ends a silence"
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "until", wanted.until, "is too far away", remedy)
+    await in_the_name_of(link, who)
     query = "update alert set silenced_until = %s where id = %s returning *"
     found = await rows.row(link, query, [wanted.until, id])
     assert found is not None
-    await note(link, who.actor, "alert.silence", id, rule=found["rule"], object=found["object"], until=wanted.until)
     return alert(found)
 
 
@@ -160,10 +158,10 @@ async def set_rules(
         if kind not in RULES:
             raise unknown("kind", kind, f"choose one of: {', '.join(RULES)}")
     await conditions.require(link, "select max(changed_at) as changed_at from alert_rule where kind = any(%s)", kinds)
+    await in_the_name_of(link, who)
     for rule in wanted.rules:
-        query = "update alert_rule set enabled = %s, number = %s, changed_at = clock_timestamp() where kind = %s"
+        query = "update alert_rule set enabled = %s, number = %s where kind = %s"
         await link.execute(query, [rule.enabled, rule.number, rule.kind])
-        await note(link, who.actor, "alert-rule.set", rule.kind, enabled=rule.enabled, number=rule.number)
     return await rules(link, who)
 
 

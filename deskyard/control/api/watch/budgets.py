@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from pydantic import Field, StrictInt
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import note
+from deskyard.control.api.admission import in_the_name_of
 from deskyard.control.api.caller import Connection, Row
 from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms.base import Form, Page
@@ -104,18 +104,16 @@ async def set_budget(
     for field, value in (("closes", closes), ("bytesPerMonth", wanted.bytes_per_month)):
         if value:
             _require_locked(found, field, value)
+    await in_the_name_of(link, who)
     if wanted.micros_per_month is None and wanted.bytes_per_month is None:
         await link.execute("delete from budget where workspace_id = %s", [workspace])
     else:
-        query = """insert into budget (workspace_id, micros_per_month, bytes_per_month, actor, closes)
-            values (%(workspace)s, %(micros)s, %(bytes)s, %(actor)s, coalesce(%(closes)s::text[], '{}'))
+        query = """insert into budget (workspace_id, micros_per_month, bytes_per_month, closes)
+            values (%(workspace)s, %(micros)s, %(bytes)s, coalesce(%(closes)s::text[], '{}'))
             on conflict (workspace_id) do update set micros_per_month = excluded.micros_per_month,
-                bytes_per_month = excluded.bytes_per_month, actor = excluded.actor, changed_at = now(),
-                closes = coalesce(%(closes)s::text[], budget.closes)"""
+                bytes_per_month = excluded.bytes_per_month, closes = coalesce(%(closes)s::text[], budget.closes)"""
         values = {"workspace": workspace, "micros": wanted.micros_per_month, "bytes": wanted.bytes_per_month}
-        await link.execute(query, values | {"actor": who.actor, "closes": closes})
-    detail = {"microsPerMonth": wanted.micros_per_month, "bytesPerMonth": wanted.bytes_per_month}
-    await note(link, who.actor, "budget.set", workspace, **detail, **({} if closes is None else {"closes": closes}))
+        await link.execute(query, values | {"closes": closes})
     return await budgets(link, who)
 
 

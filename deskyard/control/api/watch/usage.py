@@ -13,7 +13,7 @@ from fastapi.responses import PlainTextResponse
 from pydantic import Field, StrictInt
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import note
+from deskyard.control.api.admission import in_the_name_of
 from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
@@ -236,8 +236,8 @@ async def set_prices(link: Connection, who: Admin, wanted: NewPrices, conditions
     """Set what tiers cost from now on; what was used before keeps its price."""
     tiers = [price.tier for price in wanted.prices]
     await conditions.require(link, "select max(since) as changed_at from tier_price where tier = any(%s)", tiers)
+    await in_the_name_of(link, who)
     for price in wanted.prices:
-        query = "insert into tier_price (tier, micros_per_hour, actor) values (%s, %s, %s)"
-        await link.execute(query, [price.tier, price.micros_per_hour, who.actor])
-        await note(link, who.actor, "price.set", price.tier, microsPerHour=price.micros_per_hour)
+        query = "insert into tier_price (tier, micros_per_hour) values (%s, %s)"
+        await link.execute(query, [price.tier, price.micros_per_hour])
     return await prices(link, who)

@@ -6,12 +6,11 @@ from http import HTTPStatus
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
-from psycopg.types.json import Jsonb
 from pydantic import Field
 
 from deskyard.control.answers.kept import Answered
 from deskyard.control.api import rows
-from deskyard.control.api.admission import note
+from deskyard.control.api.admission import in_the_name_of
 from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
@@ -82,12 +81,12 @@ async def _made(link: Link, who: Caller, wanted: NewWebhook) -> MadeWebhook:
     else:
         webhooks.parsed(wanted.url)
     id, secret = f"wh_{secrets.token_hex(8)}", secrets.token_bytes(webhooks.SECRET_BYTES)
-    query = "insert into webhook (id, url, actor) values (%s, %s, %s) returning id, url, actor, created_at"
-    made = await rows.row(link, query, [id, wanted.url, who.actor])
+    await in_the_name_of(link, who)
+    query = "insert into webhook (id, url) values (%s, %s) returning id, url, actor, created_at"
+    made = await rows.row(link, query, [id, wanted.url])
     assert made is not None
     if not mails:
         await link.execute("insert into webhook_secret (webhook_id, secret) values (%s, %s)", [id, secret])
-    await note(link, who.actor, "webhook.make", id)
     return MadeWebhook(**made, secret="" if mails else webhooks.written(secret))
 
 
@@ -100,10 +99,10 @@ async def _require_mail(link: Link, url: str) -> None:
 @router.delete("/{id}", status_code=HTTPStatus.NO_CONTENT)
 async def remove(link: Connection, who: Admin, id: str) -> None:
     """Tell it nothing more."""
+    await in_the_name_of(link, who)
     query = "update webhook set gone_at = now() where id = %s and gone_at is null returning id"
     if await rows.row(link, query, [id]) is None:
         raise unknown("webhook", id, "see GET /api/webhooks")
-    await note(link, who.actor, "webhook.remove", id)
 
 
 @router.post("/{id}/test", status_code=HTTPStatus.ACCEPTED)
@@ -115,8 +114,9 @@ async def test(answered: Answered, who: Admin, id: str) -> Delivery:
 async def _tested(link: Link, who: Caller, id: str) -> Delivery:
     if await rows.row(link, "select 1 from webhook where id = %s and gone_at is null", [id]) is None:
         raise unknown("webhook", id, "see GET /api/webhooks")
-    query = "insert into delivery (id, webhook_id, kind, payload) values (%s, %s, 'webhook.test', %s) returning *"
-    made = await rows.row(link, query, [f"msg_{secrets.token_hex(12)}", id, Jsonb({"actor": who.actor})])
+    await in_the_name_of(link, who)
+    query = "insert into delivery (id, webhook_id) values (%s, %s) returning *"
+    made = await rows.row(link, query, [f"msg_{secrets.token_hex(12)}", id])
     assert made is not None
     return Delivery(**{name: made[name] for name in Delivery.model_fields})
 
