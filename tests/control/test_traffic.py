@@ -170,17 +170,17 @@ def test_table_of_more_than_it_may_have_is_refused_instead_of_cut(
     for number in range(rows):
         passed(mission, "lab.first", DAY.date(), f"{number}.example.org")
 
-    async def ask() -> list[list[Any]]:
+    async def ask() -> None:
         link = await psycopg.AsyncConnection.connect(mission.url(WORKER), row_factory=dict_row)
         async with link:
-            return await traffic.table(link, usage.values(DAY.date(), DAY.date()))
+            await traffic.require_short(link, usage.values(DAY.date(), DAY.date()))
 
     if is_refused:
         with pytest.raises(Problem) as caught:
             asyncio.run(ask())
         assert (caught.value.status, caught.value.field) == (422, "since")
     else:
-        assert len(asyncio.run(ask())) == 1 + rows
+        asyncio.run(ask())
 
 
 @pytest.mark.parametrize("name", ["=1+1.example.org", "+a.example.org", "-a.example.org", "@a.example.org"])

@@ -80,17 +80,17 @@ async def readings(link: Link, values: Values) -> list[Reading]:
     return [Reading(**row | {"problem": rows.trouble(row["problem"])}) for row in found]
 
 
-async def table(link: Link, values: Values) -> list[list[Any]]:
-    """Rows by day, desktop and name, below their titles; raises a 422 for more than a table may have."""
+async def require_short(link: Link, values: Values) -> None:
+    """Raise a 422 for more rows than a table may have."""
     (found,) = await rows.rows(link, COUNT, values)
     if found["lines"] > MOST_LINES:
         reason = f"is the first day of {found['lines']} rows, and a table has {MOST_LINES} at most"
         day = values["since"].date()
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "since", day, reason, "name fewer days, or a desktop")
-    return [list(TITLES), *map(_cells, await rows.rows(link, LINES, values))]
 
 
-def _cells(row: Row) -> list[Any]:
+def cells(row: Row) -> list[Any]:
+    """The cells of a row of `LINES`, none of them a formula."""
     name = row["name"]
     shown = row | {"name": f"'{name}" if name.startswith(FORMULA) else name}
     return [shown[column] for column in TITLES.values()]

@@ -1,24 +1,21 @@
 """/api/usage and prices: how long machines ran, what that costs, and what agents claim and gateways count."""
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
-from fastapi.responses import PlainTextResponse
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Field, StrictInt
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import in_the_name_of
-from deskyard.control.api.caller import Caller, Connection, Link, may
+from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
 from deskyard.control.api.unchanged import Conditions
-from deskyard.control.api.watch import traffic
+from deskyard.control.api.watch import tables, traffic
+from deskyard.control.api.watch.tables import Csv
 from deskyard.control.api.watch.traffic import By, MeasuredTraffic, Reading
 from deskyard.control.people.scopes import ADMIN, READ
 from deskyard.control.watch import usage
@@ -29,12 +26,7 @@ Reader = Annotated[Caller, Depends(may(READ))]
 Admin = Annotated[Caller, Depends(may(ADMIN))]
 MOST_DAYS = 400
 MOST_MICROS = 10**12
-
-
-class Csv(PlainTextResponse):
-    """A table, so that the document says what it is."""
-
-    media_type = "text/csv"
+COLUMNS = ["day", "workspace", "desktop", "tier", "microseconds", "micros"]
 
 
 class Used(Form):
@@ -200,27 +192,23 @@ def _claimed(claims: list[Claim], by: By | None) -> list[ClaimedTokens]:
 
 
 @router.get("/usage.csv", response_class=Csv)
-async def table(link: Connection, who: Reader, wanted: Asked) -> Csv:
+async def table(request: Request, who: Reader, wanted: Asked) -> Csv:
     """Export machine time and cost by desktop and day as CSV."""
-    columns = ["day", "workspace", "desktop", "tier", "microseconds", "micros"]
-    # Names are DNS labels: none begins a formula.
-    cells = [
-        [line.day, line.workspace, line.desktop, line.tier, line.microseconds, line.micros]
-        for line in await lines(link, who, wanted)
-    ]
-    return _csv("usage.csv", [columns, *cells])
+    return tables.sent(request, "usage.csv", COLUMNS, usage.LINES, wanted.values(who), _cells)
+
+
+def _cells(row: Row) -> list[Any]:
+    """The cells of a line; names are DNS labels, and none begins a formula."""
+    line = usage.line(row)
+    return [getattr(line, name) for name in COLUMNS]
 
 
 @router.get("/usage/traffic.csv", response_class=Csv)
-async def traffic_table(link: Connection, who: Reader, wanted: Asked) -> Csv:
+async def traffic_table(request: Request, link: Connection, who: Reader, wanted: Asked) -> Csv:
     """Export what gateways counted by day, desktop and name as CSV."""
-    return _csv("traffic.csv", await traffic.table(link, wanted.values(who)))
-
-
-def _csv(name: str, cells: Iterable[Sequence[Any]]) -> Csv:
-    text = io.StringIO()
-    csv.writer(text).writerows(cells)
-    return Csv(text.getvalue(), headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    values = wanted.values(who)
+    await traffic.require_short(link, values)
+    return tables.sent(request, "traffic.csv", list(traffic.TITLES), traffic.LINES, values, traffic.cells)
 
 
 @router.get("/prices")
