@@ -29,6 +29,7 @@ class Site:
     def __init__(self, root: Path) -> None:
         self.control = Control(Folder(root / "control", ACCOUNTS))
         (self.port,) = free_ports(1)
+        self.stacks = root / "stacks"
         self.authority = root / "state/sites/local/ca.pem"
         self.state: dict[str, Any] = {}
 
@@ -41,11 +42,13 @@ class Site:
         """An answer by the proxy, whose certificate has to be the authority's."""
         return self.ask("GET", path, host, **headers)
 
-    def ask(self, method: str, path: str, host: str | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
+    def ask(
+        self, method: str, path: str, host: str | None = None, body: bytes | None = None, **headers: str
+    ) -> tuple[HTTPResponse, bytes]:
         """The same for any method."""
         link = HTTPSConnection(HOST, self.port, timeout=WAIT_SECONDS)
         link.sock = self._connected()
-        link.request(method, path, headers={"Host": host or f"{HOST}:{self.port}", **headers})
+        link.request(method, path, body, headers={"Host": host or f"{HOST}:{self.port}", **headers})
         answer = link.getresponse()
         return answer, answer.read()
 

@@ -16,11 +16,14 @@ from deskyard.control.identity.declared import Declared
 from deskyard.errors import ConfigError, HostError
 from deskyard.host.background import start_time
 from deskyard.host.deadline import Deadline
-from tests.control import openid_double
+from tests.control import openid_double, trips
 from tests.control.lab import ACCOUNTS, WAIT_SECONDS
 from tests.control.openid_double import CLIENT, SECRET
 from tests.control.site import HOST, Site, running
 from tests.support.requirements import need_root
+
+# Each of the processes once.
+SAMPLE = 9
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +107,22 @@ def test_whatever_ends_begins_again(site: Site) -> None:
 
     assert Deadline(2 * WAIT_SECONDS).wait_for(lambda: is_new() and site.control.status()["ready"], 0.1)
     assert all(site.control.status()["processes"].values())
+
+
+@pytest.mark.parametrize("rounds", [SAMPLE, pytest.param(60, marks=pytest.mark.deep)])
+def test_whichever_process_is_killed_at_any_event_all_of_their_work_goes_on_and_nothing_is_done_twice(
+    site: Site, random_seed: int, rounds: int
+) -> None:
+    # The sample is always the same; the deep run prints what it started from.
+    found = trips.run(site, 3 if rounds == SAMPLE else random_seed, rounds)
+    print(found.summary())
+    assert found.faults() == []
+    assert {victim for victim, _ in found.kills} == set(site.processes())
+
+
+def test_work_is_resumed_within_the_time_that_is_promised() -> None:
+    """By what leases and pauses add up to; how fast a machine is adds to it."""
+    assert trips.RESUMED_SECONDS <= 45
 
 
 def test_it_is_backed_up_while_it_runs_and_restored_nowhere_else(site: Site, tmp_path: Path) -> None:
