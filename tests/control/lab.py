@@ -50,6 +50,11 @@ CLEARED = (
     "traffic, moment, usage_interval, tier_price, budget, closing, quota, alert, delivery, webhook_secret, webhook",
     "retention, enrolment, challenge, claim_kept, person",
 )
+# Tables, and those that refer to them.
+REFERRING = """with recursive cleared as (
+    select unnest(%s::text[]::regclass[])::oid as place
+    union select conrelid from pg_constraint join cleared on confrelid = place where contype = 'f')
+    select place::regclass::text as name from cleared"""
 EVERYTHING = ("read", "desktops:write", "desktops:destroy", "chat", "approvals:read", "approvals:decide", "admin")
 
 Link = psycopg.Connection[dict[str, Any]]
@@ -280,13 +285,22 @@ class Lab:
                     # Shorter than the second after which PostgreSQL looks for deadlocks, and ends somebody for it.
                     self.link.execute("set local lock_timeout = '200ms'")
                     for tables in CLEARED:
-                        self.link.execute(f"truncate {tables} cascade".encode())
+                        self._empty(tables)
                 break
             except psycopg.errors.LockNotAvailable:
                 if deadline.is_over:
                     raise
         shutil.rmtree(self.path, ignore_errors=True)
         (self.path / "gates").mkdir(parents=True)
+
+    def _empty(self, tables: str) -> None:
+        """Truncate tables and those that refer to them: each gets new files for it, so only those that hold rows."""
+        found = self.link.execute(REFERRING, [f"{{{tables}}}"]).fetchall()
+        names = [row["name"] for row in found]
+        self.link.execute(f"lock table {', '.join(names)} in access exclusive mode".encode())
+        with_rows = " union all ".join(f"select '{name}' as name where exists (select from {name})" for name in names)
+        if filled := [row["name"] for row in self.link.execute(with_rows.encode()).fetchall()]:
+            self.link.execute(f"truncate {', '.join(filled)} cascade".encode())
 
 
 @contextmanager
