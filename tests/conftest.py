@@ -1,11 +1,12 @@
 """What every test may ask for."""
 
+import gc
 import os
 import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,19 @@ LONGEST = (
 def pytest_xdist_auto_num_workers() -> int:
     """Three for two processors: many a test waits for what a firewall drops, for a clock, or for a machine to boot."""
     return max(1, 3 * len(os.sched_getaffinity(0)) // 2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what is imported and found to the end: to look through all of it for garbage again and again takes longer
+    than the imports, in each process of a run, and each test would go on with it.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
