@@ -28,6 +28,7 @@ class Event:
     """Something that was said on a stream; the beginning of a stream is an event that says nothing."""
 
     id: str
+    number: int
     stream: str
     said: bytes
     at: float = field(default_factory=time.monotonic)
@@ -71,7 +72,7 @@ class SessionEvents(EventStore):
         """Keep what is said on a stream; its id."""
         self._count += 1
         said = message.model_dump_json(by_alias=True, exclude_unset=True).encode() if message else b""
-        event = Event(f"{self._mark}-{self._count}", stream_id, said)
+        event = Event(f"{self._mark}-{self._count}", self._count, stream_id, said)
         self._events.append(event)
         self.size += len(said)
         while len(self._events) > MOST_EVENTS or self.size > MOST_BYTES:
@@ -82,15 +83,20 @@ class SessionEvents(EventStore):
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
         """Say again what was said on a stream after an event; of one that is not kept, nothing."""
-        kept = list(self._events)
-        last = next((number for number, event in enumerate(kept) if event.id == last_event_id), None)
+        last = next((event for event in self._events if event.id == last_event_id), None)
         if last is None:
             return None
-        stream = kept[last].stream
-        for event in kept[last + 1 :]:
-            if event.stream == stream and event.said:
-                await send_callback(EventMessage(jsonrpc_message_adapter.validate_json(event.said), event.id))
-        return stream
+        # What is said meanwhile comes here, too: live it goes to nobody before all of this was said.
+        while fresh := self._after(last):
+            for event in fresh:
+                if event.said:
+                    await send_callback(EventMessage(jsonrpc_message_adapter.validate_json(event.said), event.id))
+            last = fresh[-1]
+        return last.stream
+
+    def _after(self, last: Event) -> list[Event]:
+        """What is kept of the same stream and was said later."""
+        return [event for event in self._events if event.stream == last.stream and event.number > last.number]
 
     def forget(self) -> None:
         """Forget the oldest."""

@@ -10,7 +10,7 @@ import pytest
 from deskyard.control.people.keys import Key
 from deskyard.control.store.cluster import OWNER, WEB, WORKER
 from deskyard.control.store.connection import connect
-from tests.control.lab import ACCOUNTS, WAIT_SECONDS, Lab
+from tests.control.lab import ACCOUNTS, EVERYTHING, WAIT_SECONDS, Lab
 from tests.control.taken import PLACES, placed
 
 Taken = Callable[..., str]
@@ -167,6 +167,18 @@ def test_what_is_over_stays_so_and_who_was_first_stays_first(mission: Lab, taken
     ):
         row = mission.link.execute(query.encode()).fetchone()
         assert row is not None and row["at"].year == 2020, query
+
+
+def test_a_key_revokes_itself_once_and_opens_nothing_then(mission: Lab) -> None:
+    token = mission.key(*EVERYTHING)
+    own = Key.parsed(token)
+    assert own is not None
+    with mission.client(token) as client:
+        assert client.delete(f"/api/keys/{own.id}").status_code == 204
+        assert client.get("/api/desktops").status_code == 401
+    (actor, action, target), (_, after, _) = lines(mission, 2)
+    assert (action, target, after) == ("key.revoke", own.id, "request.refused")
+    assert actor.startswith("key:") and actor.endswith(f":{own.id}")
 
 
 def test_nobody_sets_wants_or_says_anything_who_is_not_there(mission: Lab, taken: Taken, ada: str) -> None:

@@ -87,14 +87,16 @@ class InArchive:
     def outdated(self, desktop: str, policy: Mapping[str, int]) -> Outdated:
         """The backups of a desktop that a policy does not keep; those that somebody has protected there stay.
 
-        A damaged one takes no place in a policy, and goes once it is not all that is left of its time.
+        A damaged one takes no place in a policy. It stays as long as it would if it were sound, since it may be found
+        whole again, and until a newer one is proved.
         """
         found = self._archive.survey(desktop)
-        whole, superseded = plan.sound(found.whole), plan.superseded(found.whole)
+        whole, expired = plan.sound(found.whole), plan.outdated(found.whole, policy)
+        superseded = [entry for entry in plan.superseded(found.whole) if entry in expired]
         doomed = [*plan.spared(plan.outdated(whole, policy), whole), *superseded]
         doomed = [entry for entry in doomed if entry.manifest not in found.protected]
         if waits := len(found.whole) - len(whole) - len(superseded):
-            say(f"    {waits} of them are damaged, and stay until a newer one is verified")
+            say(f"    {waits} of them are damaged, and stay until they are old and a newer one is verified")
         if stays := sum(entry.manifest in found.protected for entry in found.whole):
             say(f"    {stays} of them are protected in {self.location}, and stay")
 

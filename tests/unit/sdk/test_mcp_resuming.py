@@ -218,6 +218,24 @@ def test_the_newest_events_are_kept_and_what_is_gone_on_with_is_whole(monkeypatc
     asyncio.run(using())
 
 
+def test_what_is_said_while_a_client_is_told_again_comes_behind_that() -> None:
+    async def using() -> None:
+        kept = resuming.Room().session()
+        ids = [await kept.store_event("stream", said(str(number))) for number in range(2)]
+        again: list[str] = []
+
+        async def take(message: EventMessage) -> None:
+            again.append(str(message.event_id))
+            if len(again) < 3:
+                await kept.store_event("other", said("of another stream"))
+                ids.append(await kept.store_event("stream", said("late")))
+
+        assert await kept.replay_events_after(ids[0], take) == "stream"
+        assert again == ids[1:] and len(again) == 3
+
+    asyncio.run(using())
+
+
 def test_a_session_keeps_so_many_bytes_and_nothing_before_what_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resuming, "MOST_BYTES", 1000)
 

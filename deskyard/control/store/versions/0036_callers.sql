@@ -22,12 +22,12 @@ begin
   raise invalid_authorization_specification using message = format('%s: in the name of nobody', tg_table_name);
 end $$;
 
--- In whose name the web process sets something, by its own word in this transaction.
-create function setter() returns text language plpgsql stable security definer set search_path = public as $$
+-- In whose name the web process sets something, by its own word in this transaction; `still`: and may come in now.
+create function setter(still boolean default true) returns text language plpgsql stable security definer set search_path = public as $$
 declare
   who text := coalesce(current_setting('deskyard.caller', true), '');
 begin
-  if not is_somebody(who, true) then
+  if not is_somebody(who, still) then
     raise invalid_authorization_specification using message = format('%L is nobody who may set anything', who);
   end if;
   return who;
@@ -76,6 +76,8 @@ begin
       new.kind := 'webhook.test';
       new.payload := jsonb_build_object('actor', setter());
     when 'api_key' then
+      -- Behind it a key that revokes itself may come in no more.
+      perform setter();
       new.revoked_at := coalesce(old.revoked_at, now());
     when 'session' then
       new.ended_at := coalesce(old.ended_at, now());
@@ -108,7 +110,7 @@ declare
   found jsonb := to_jsonb(case when tg_op = 'DELETE' then old else new end);
 begin
   insert into audit_intake (actor, action, target, detail)
-    select setter(), tg_argv[0], found ->> tg_argv[1],
+    select setter(tg_table_name <> 'api_key'), tg_argv[0], found ->> tg_argv[1],
       coalesce(jsonb_object_agg(key, case when tg_op = 'DELETE' then null else found -> value end), '{}')
     from jsonb_each_text(tg_argv[2]::jsonb);
   return null;
