@@ -28,13 +28,27 @@ def whole() -> Iterator[Lab]:
 @pytest.fixture
 def mission(whole: Lab) -> Iterator[Lab]:
     whole.clear()
-    for name in ("web", "worker", "recorder"):
-        if name not in whole.processes:
-            getattr(whole, name)()
+    _begin(whole, "web", "worker", "recorder")
     yield whole
     # What still runs is not the next test's.
     for row in whole.link.execute("select id from operation where state = 'running'").fetchall():
         whole.link.execute("update operation set state = 'cancelled', attempt = attempt + 1 where id = %s", [row["id"]])
+
+
+@pytest.fixture
+def without_worker(whole: Lab) -> Lab:
+    """A Mission Control in which nothing that is wanted begins; its next test begins no worker only to end it."""
+    if "worker" in whole.processes:
+        whole.end("worker")
+    whole.clear()
+    _begin(whole, "web", "recorder")
+    return whole
+
+
+def _begin(whole: Lab, *names: str) -> None:
+    for name in names:
+        if name not in whole.processes:
+            getattr(whole, name)()
 
 
 @pytest.fixture

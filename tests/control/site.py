@@ -42,10 +42,18 @@ class Site:
         """An answer by the proxy, whose certificate has to be the authority's."""
         return self.ask("GET", path, host, **headers)
 
-    def ask(
-        self, method: str, path: str, host: str | None = None, body: bytes | None = None, **headers: str
-    ) -> tuple[HTTPResponse, bytes]:
+    def post(self, path: str, document: object, **headers: str) -> tuple[HTTPResponse, bytes]:
+        """The answer to a document."""
+        headers = {"Content-Type": "application/json", **headers}
+        return self._answer("POST", path, None, headers, json.dumps(document).encode())
+
+    def ask(self, method: str, path: str, host: str | None = None, **headers: str) -> tuple[HTTPResponse, bytes]:
         """The same for any method."""
+        return self._answer(method, path, host, headers)
+
+    def _answer(
+        self, method: str, path: str, host: str | None, headers: dict[str, str], body: bytes | None = None
+    ) -> tuple[HTTPResponse, bytes]:
         link = HTTPSConnection(HOST, self.port, timeout=WAIT_SECONDS)
         link.sock = self._connected()
         link.request(method, path, body, headers={"Host": host or f"{HOST}:{self.port}", **headers})

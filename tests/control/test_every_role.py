@@ -36,6 +36,12 @@ UNHEEDED = "{seen_at,last_used_at}"
 COUNTED = "request.refused"
 
 
+@pytest.fixture
+def mission(without_worker: Lab) -> Lab:
+    """A worker would begin a program for all that is admitted, and clears away what is old."""
+    return without_worker
+
+
 def roles(mission: Lab) -> dict[str, tuple[frozenset[str], dict[str, str]]]:
     """Everybody, the mightiest last: the scopes, and what a request shows."""
     found: dict[str, tuple[frozenset[str], dict[str, str]]] = {"nobody": (frozenset(), {})}
@@ -120,8 +126,6 @@ def run(
     mission: Lab, wanted: bool, number: int, examples: int, only: str | None = None, path: Path | None = None
 ) -> Sample:
     """A sample of all calls by those who may ask them, or by those who may not, who have to leave all as it is."""
-    # It would begin a program for all that is admitted, and clears away what is old.
-    mission.end("worker")
     furnish(mission)
     with asked(mission, path, wanted) as callers:
         document = callers[0].client.get("/api/openapi.json").json()

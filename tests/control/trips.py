@@ -23,8 +23,10 @@ from deskyard.host.deadline import Deadline
 from tests.control.lab import START_SECONDS, WAIT_SECONDS
 from tests.control.site import Site
 
-# By then a lease is over, and the longest pause before a process begins again.
+# By then a lease is over, and the longest pause before a process begins again. What a busy machine adds to that fails
+# nothing: it is waited for longer, and measured.
 RESUMED_SECONDS = LEASE_SECONDS + LONGEST_PAUSE
+LONGEST_SECONDS = 4 * RESUMED_SECONDS
 AGAIN_SECONDS = 0.1
 AWAY = (OSError, ssl.SSLError, HTTPException, ValueError)
 BROKEN = "config:\n  deskyard:network: 8.8.8.0/24\n  deskyard:desktops:\n  - {name: first, tier: free}\n"
@@ -62,7 +64,7 @@ class Trips:
             if MOMENTS.index(step) > MOMENTS.index(moment):
                 steps[step]()
         started = time.monotonic()
-        resumed = Deadline(RESUMED_SECONDS)
+        over = Deadline(LONGEST_SECONDS)
         self.operations[name] = wanted[0].result(START_SECONDS)
         for what, holds in (
             ("done", lambda: self._operation(self.operations[name])["state"] == "done"),
@@ -70,8 +72,8 @@ class Trips:
             ("told", lambda: self._get(f"/api/alerts?open=true&workspace={name}")["total"] == 1),
             ("asked of its gateway", self._asks_gateways),
         ):
-            is_there = resumed.wait_for(_whenever(holds), AGAIN_SECONDS)
-            assert is_there, f"{victim} killed when {moment}: not {what} in {RESUMED_SECONDS:.0f} s\n{self._logs()}"
+            is_there = over.wait_for(_whenever(holds), AGAIN_SECONDS)
+            assert is_there, f"{victim} killed when {moment}: not {what} in {LONGEST_SECONDS:.0f} s\n{self._logs()}"
         self.seconds.append(time.monotonic() - started)
 
     def faults(self) -> list[str]:
@@ -84,8 +86,8 @@ class Trips:
         found += [f"{each['id']} is {each['state']}" for each in kept if each["state"] != "done"]
         found += [f"{id} has {lines} lines" for id in ids if (lines := self._lines(id)) != 1]
         for name in self.operations:
-            if (told := self._get(f"/api/alerts?workspace={name}")["total"]) != 1:
-                found.append(f"{name} has {told} alerts")
+            if (alerts := self._get(f"/api/alerts?workspace={name}")["total"]) != 1:
+                found.append(f"{name} has {alerts} alerts")
         if not self._get("/api/audit/verify")["ok"]:
             found.append("the chain of the audit is broken")
         if (days := self._get("/api/retention")["items"][0]["days"]) != len(self.operations):
@@ -102,9 +104,7 @@ class Trips:
 
         def is_taken() -> bool:
             headers = {"Authorization": f"Bearer {self.key}", "Idempotency-Key": name}
-            headers["Content-Type"] = "application/json"
-            body = json.dumps({"days": days}).encode()
-            answer, text = self.site.ask("POST", "/api/retention", body=body, **headers)
+            answer, text = self.site.post("/api/retention", {"days": days}, **headers)
             if answer.status < 500:
                 assert answer.status == 202, text
                 found.append(json.loads(text)["id"])
@@ -139,7 +139,7 @@ class Trips:
             line.connect(str(self.site.control.folder.link_socket))
             line.sendall(b'{"workspace": "nowhere", "question": "list"}\n')
             with line.makefile("rb") as stream:
-                return json.loads(stream.read())["error"]["reason"] == "is not declared"
+                return bool(json.loads(stream.read())["error"]["reason"] == "is not declared")
 
     def _kill(self, victim: str) -> None:
         """End a process at once, and wait until its supervisor has begun it again and the whole is ready.
