@@ -95,7 +95,7 @@ class SessionEvents(EventStore):
         return last.stream
 
     def _after(self, last: Event) -> list[Event]:
-        """What is kept of the same stream and was said later."""
+        """The kept events of the same stream that were said later."""
         return [event for event in self._events if event.stream == last.stream and event.number > last.number]
 
     def forget(self) -> None:
