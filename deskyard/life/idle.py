@@ -228,7 +228,7 @@ def _put_to_sleep(target: str) -> str:
     def stop() -> None:
         asleep.note(machine.plan, machine.name)
         try:
-            machine.machines.shut_down(machine.domain, force=False)
+            machine.shut_down()
         except BaseException:
             asleep.forget(machine.plan, machine.name)
             raise

@@ -74,6 +74,18 @@ class Machine:
         """Have the pages that wait for it at its gateway know where it is; no task waits for that."""
         waiting_pages.tell(self.plan, self.name, stage)
 
+    def shut_down(self, *, force: bool = False) -> None:
+        """Shut it down, which those pages are shown; raises `SiteError` for a guest that does not listen."""
+        # A guest may take minutes.
+        self.show(Stage.STOPPING)
+        try:
+            self.machines.shut_down(self.domain, force=force)
+        except SiteError:
+            # It goes on: whether its routes answer, the gateway sees.
+            self.show(Stage.BOOTING)
+            raise
+        self.show(Stage.STOPPED)
+
     def say_what_is_old(self) -> None:
         """Say what one that went back in time lacks."""
         up = f"./inv workspace.up {self.plan.name}"
@@ -98,6 +110,7 @@ def wake(target: str, *, wait: bool = True) -> bool:
     start = partial(machine.machines.start, machine.domain)
     woken = machine.move(Power.RUNNING, start, only_if=lambda: asleep.is_asleep(machine.plan, machine.name))
     if woken:
+        machine.show(Stage.BOOTING)
         _answering(machine, wait)
     return woken
 
@@ -105,19 +118,7 @@ def wake(target: str, *, wait: bool = True) -> bool:
 def stop(target: str, *, force: bool = False) -> dict[str, Any]:
     """Shut a desktop down and keep it off; `force` pulls the plug."""
     machine = opened(target)
-
-    def off() -> None:
-        # A guest may take minutes.
-        machine.show(Stage.STOPPING)
-        try:
-            machine.machines.shut_down(machine.domain, force=force)
-        except SiteError:
-            # It goes on: whether its routes answer, the gateway sees.
-            machine.show(Stage.BOOTING)
-            raise
-        machine.show(Stage.STOPPED)
-
-    machine.move(Power.OFF, off)
+    machine.move(Power.OFF, partial(machine.shut_down, force=force))
     return machine.state()
 
 

@@ -10,7 +10,7 @@ import pytest
 from deskyard.access import access
 from deskyard.declaration import declaration
 from deskyard.errors import ConfigError, SiteError
-from deskyard.life import asleep, idle, power
+from deskyard.life import asleep, idle, power, waiting_pages
 from deskyard.life.idle import Use, Woken
 from deskyard.model.idle import Idle
 from deskyard.plan.power import Load, Power, Rate, rate
@@ -148,6 +148,18 @@ def test_whoever_wants_it_wakes_it_and_waits_for_its_routes(machines: Machines, 
     assert idle.wake("lab/dev1")
     assert (machines.now[DEV1], machines.wanted[DEV1], waits) == ("running", Power.RUNNING, [["dev1"]])
     assert not idle.wake("lab/dev1")
+
+
+def test_pages_that_wait_are_shown_that_it_is_put_to_sleep_and_woken(
+    machines: Machines, clock: Clock, waits: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[str, str]] = []
+    monkeypatch.setattr(waiting_pages, "tell", lambda _, desktop, stage: shown.append((desktop, stage)))
+    idle.look("lab", clock=clock)
+    pass_by(machines, clock, 10)
+    assert shown == [("dev1", "stopping"), ("dev1", "stopped")]
+    assert idle.wake("lab/dev1")
+    assert shown[2:] == [("dev1", "booting")]
 
 
 def test_what_a_person_stopped_is_not_woken(machines: Machines, clock: Clock, waits: list[Any]) -> None:
