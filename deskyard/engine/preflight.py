@@ -24,6 +24,7 @@ from deskyard.plan.power import NoRoom, Power
 from deskyard.plan.workspace import GATEWAY, MachinePlan
 from deskyard.site.libvirt import daemon, forward
 from deskyard.site.libvirt.limits import caps, memory
+from deskyard.site.libvirt.link import gone_is_fine
 from deskyard.site.libvirt.machines import LibvirtMachines, active_domains
 
 PROGRAMS = ("socat", "ssh", "ip", "haproxy")
@@ -272,7 +273,11 @@ def _libvirt_networks() -> Iterator[tuple[str, IPv4Network]]:
 
     with daemon.connection() as link:
         for network in link.listAllNetworks():
-            for ip in ElementTree.fromstring(network.XMLDesc(0)).iterfind("ip"):
+            document = "<network/>"
+            # Another workspace's may go meanwhile.
+            with gone_is_fine():
+                document = network.XMLDesc(0)
+            for ip in ElementTree.fromstring(document).iterfind("ip"):
                 address, mask = ip.get("address"), ip.get("netmask") or ip.get("prefix")
                 if address and mask and ip.get("family", "ipv4") == "ipv4":
                     yield network.name(), IPv4Network(f"{address}/{mask}", strict=False)

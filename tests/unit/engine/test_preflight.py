@@ -8,6 +8,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from types import SimpleNamespace
 
+import libvirt
 import pytest
 
 from deskyard.declaration import declaration
@@ -183,6 +184,36 @@ def test_memory_is_needed_for_what_starts_and_not_for_what_was_stopped(
 def test_a_network_this_machine_routes_to_is_refused(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "_routed", lambda: iter([(IPv4Network("10.80.0.0/16"), "eth0")]))
     with pytest.raises(ConfigError, match=r"overlaps 10\.80\.0\.0/16"):
+        preflight._routes(declared)
+
+
+class Network:
+    """A network of libvirt, which is there or was removed since it was listed."""
+
+    def __init__(self, name: str, address: str | None) -> None:
+        self._name, self._address = name, address
+
+    def name(self) -> str:
+        return self._name
+
+    def XMLDesc(self, _: int) -> str:
+        if self._address is None:
+            error = libvirt.libvirtError("no such network")
+            error.err = (libvirt.VIR_ERR_NO_NETWORK,)
+            raise error
+        return f"<network><ip address='{self._address}' netmask='255.255.255.0'/></network>"
+
+
+def test_a_network_that_is_removed_meanwhile_is_passed_over_and_another_in_the_way_refused(
+    declared: Declared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = [Network("gone", None), Network("far", "10.81.1.1")]
+    link = SimpleNamespace(listAllNetworks=lambda: listed)
+    monkeypatch.setattr(daemon, "connection", lambda: contextlib.nullcontext(link))
+    monkeypatch.setattr(preflight, "_routed", lambda: iter(()))
+    preflight._routes(declared)
+    listed.append(Network("near", "10.80.1.1"))
+    with pytest.raises(ConfigError, match="of the libvirt network 'near'"):
         preflight._routes(declared)
 
 
