@@ -19,6 +19,7 @@ from deskyard.computer.work.part import Work
 from deskyard.host.places import tree
 from deskyard.plan.image.image import role_settings
 from tests.computer.desktop import Recorder, Service, XServer, in_front, temporary
+from tests.gateway.support import wait_for
 from tests.support import npm
 from tests.support.requirements import need_programs
 from tests.unit.computer.serving import gone
@@ -100,14 +101,16 @@ def window(desk: Desk) -> Iterator[Recorder]:
 
 
 def test_its_screen_is_the_desktops_with_the_size_that_it_asks_for(desk: Desk, sandbox: Sandbox) -> None:
-    assert sandbox.get_screen_size() == (1000, 700)
+    # A screen that is there already answers its package before it has the new size.
+    wait_for("the size that it asks for", lambda: sandbox.get_screen_size() == (1000, 700))
     picture = desk.service.client.get("/v1/screen?format=png")
     assert picture.headers["content-type"] == "image/png" and int.from_bytes(picture.content[16:20], "big") == 1000
     shot = bytes(sandbox.screenshot())
     assert shot[:8] == b"\x89PNG\r\n\x1a\n" and int.from_bytes(shot[16:20], "big") == 1000
     again = desk.create()
-    assert again.get_screen_size() == (1024, 768), "the size that its package takes by itself"
-    assert desk.create(resolution=(1000, 700)).get_screen_size() == (1000, 700)
+    wait_for("the size that its package takes by itself", lambda: again.get_screen_size() == (1024, 768))
+    last = desk.create(resolution=(1000, 700))
+    wait_for("the size of before", lambda: last.get_screen_size() == (1000, 700))
 
 
 def test_its_hands_reach_the_windows_of_that_screen(sandbox: Sandbox, window: Recorder) -> None:
