@@ -109,7 +109,8 @@ def wake(target: str, *, wait: bool = True) -> bool:
     machine = behind_gateway(target)
     start = partial(machine.machines.start, machine.domain)
     woken = machine.move(Power.RUNNING, start, only_if=lambda: asleep.is_asleep(machine.plan, machine.name))
-    if woken:
+    # Who does not wait has heard it of a page that does, and tells that page more.
+    if woken and wait:
         machine.show(Stage.BOOTING)
         _answering(machine, wait)
     return woken

@@ -16,11 +16,11 @@ _NO_LOCK = re.compile(
 )
 # These locks last as long as somebody wants: waiting does not help.
 _HELD = re.compile(r"VM is locked \((?:backup|migrate|rollback|snapshot|snapshot-delete|suspend\w*)\)", re.I)
+# A node has not the key of a backup: so a Proxmox Backup Server's client and plugin say it, before they read its disks.
+_KEYLESS = re.compile(r"(?:missing|wrong) key - manifest|no encryption key file found", re.I)
 # What stays so, however often it is asked.
 _SETTLED = re.compile(
-    r"does not exist|no such|not found|unable to find|already exists|"
-    # Of a backup whose Proxmox Backup Server has it encrypted.
-    r"(?:missing|wrong) key - manifest|no encryption key file found",
+    rf"does not exist|no such|not found|unable to find|already exists|{_KEYLESS.pattern}",
     re.I,
 )
 # What else passes by itself, in the words of a task, of the engine's plugin or of our client: no quorum, a process of
@@ -38,6 +38,11 @@ _GONE = re.compile(r"volume '[^']*' does not exist|volume_size_info on '[^']*' f
 def is_lock_timeout(text: str) -> bool:
     """Whether this refusal only says that another call held the lock for the moment."""
     return bool(_NO_LOCK.search(text)) and not _HELD.search(text)
+
+
+def is_without_key(text: str) -> bool:
+    """Whether this refusal says that a node has not the key that a backup is encrypted with."""
+    return bool(_KEYLESS.search(text))
 
 
 def again(method: str, status: int, text: str) -> bool:

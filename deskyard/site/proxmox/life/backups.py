@@ -6,7 +6,6 @@ Read in pve-manager 14a22df3 (PVE/API2/VZDump.pm, PVE/API2/Backup.pm, PVE/VZDump
 pbs-datastore/src/manifest.rs, check_fingerprint). Not run on a real cluster.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from deskyard.plan.backup import NONCE, WRITE_NONCE, Backup, Survey
 from deskyard.plan.proxmox import backup_note
 from deskyard.plan.proxmox.backup_note import LEAST_BYTES, UNFINISHED, WHOLE, Keeper
 from deskyard.plan.proxmox.view import Owner, SeenMachine, read_view
+from deskyard.site.proxmox import retry
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import ApiError, Client, quoted
 from deskyard.site.proxmox.life import exchange, trial
@@ -29,8 +29,6 @@ from deskyard.site.proxmox.task import finish, wait_task
 
 LONG_SECONDS = 24 * 3600.0
 SAY_EVERY_PERCENT = 10
-# As the server's client and its plugin say it, before they read any of a machine's disks.
-_KEYLESS = re.compile(r"(missing|wrong) key - manifest|no encryption key file found")
 _DENIED = "permission check failed"
 
 
@@ -177,7 +175,7 @@ class ClusterArchive:
             self._client.get(f"nodes/{node}/vzdump/extractconfig", volume=backup.manifest)
         except ApiError as error:
             # Of anything else that is wrong the restore says more.
-            if _KEYLESS.search(error.reason):
+            if retry.is_without_key(error.reason):
                 reason = f"{node} has not the key that it is encrypted with: {error.reason}"
                 remedy = f"give it back to the storage: pvesm set {self.location} --encryption-key FILE"
                 raise SiteError("backup", backup.id, reason, remedy) from error
