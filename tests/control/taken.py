@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.control.lab import ACCOUNTS, TREE, WAIT_SECONDS, Lab, lab_elsewhere
@@ -59,4 +59,23 @@ with psycopg.connect({url!r}, autocommit=True) as link:
             print(statement)
         except psycopg.errors.InsufficientPrivilege:
             pass
+"""
+
+
+def counted(url: str, named: Sequence[tuple[str | None, str]]) -> str:
+    """A program that prints what each statement did, in somebody's name if one is given: how many rows, or why none."""
+    return f"""
+with psycopg.connect({url!r}, autocommit=True) as link:
+    answers = []
+    for name, statement in {list(named)!r}:
+        try:
+            with link.transaction():
+                if name is not None:
+                    link.execute("select set_config('deskyard.caller', %s, true)", [name])
+                answers.append(link.execute(statement).rowcount)
+        except psycopg.errors.InsufficientPrivilege:
+            answers.append("refused")
+        except psycopg.errors.InvalidAuthorizationSpecification:
+            answers.append("nobody")
+print(json.dumps(answers))
 """

@@ -10,22 +10,9 @@ from deskyard.control.people.keys import Key
 from deskyard.control.store.cluster import IDENTITY, LINK, RECORDER, WEB, WORKER
 from deskyard.control.store.connection import connect
 from tests.control.lab import ACCOUNTS, Lab
-from tests.control.taken import PLACES, placed, tried
+from tests.control.taken import PLACES, counted, placed, tried
 
 Taken = Callable[..., str]
-# Statements of a role alone: what follows counts the rows that each changed, or says that it was refused.
-COUNTED = """
-with psycopg.connect({url!r}, autocommit=True) as link:
-    answers = []
-    for statement in {statements!r}:
-        try:
-            answers.append(link.execute(statement).rowcount)
-        except psycopg.errors.InsufficientPrivilege:
-            answers.append("refused")
-        except psycopg.errors.InvalidAuthorizationSpecification:
-            answers.append("nobody")
-print(json.dumps(answers))
-"""
 LINE = "insert into audit_intake (actor, action, target, detail) values ('{}', '{}', 'x', '{{}}')"
 TOGETHER = "insert into audit_intake (actor, action, target, detail) values ('others', '{}', 'others', '{{}}')"
 
@@ -39,7 +26,8 @@ def whole(whole: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 def rows_by(taken: Taken, mission: Lab, role: str, account: str, statements: list[str]) -> list[object]:
     """What each statement did by a role: how many rows it read or changed, or `refused`."""
-    found: list[object] = json.loads(taken(COUNTED.format(url=mission.url(role), statements=statements), account))
+    named = [(None, statement) for statement in statements]
+    found: list[object] = json.loads(taken(counted(mission.url(role), named), account))
     return found
 
 

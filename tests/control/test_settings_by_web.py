@@ -11,23 +11,9 @@ from deskyard.control.people.keys import Key
 from deskyard.control.store.cluster import OWNER, WEB, WORKER
 from deskyard.control.store.connection import connect
 from tests.control.lab import ACCOUNTS, EVERYTHING, WAIT_SECONDS, Lab
-from tests.control.taken import PLACES, placed
+from tests.control.taken import PLACES, counted, placed
 
 Taken = Callable[..., str]
-NAMED = """
-with psycopg.connect({url!r}, autocommit=True) as link:
-    answers = []
-    for name, statement in {statements!r}:
-        try:
-            with link.transaction():
-                link.execute("select set_config('deskyard.caller', %s, true)", [name])
-                answers.append(link.execute(statement).rowcount)
-        except psycopg.errors.InsufficientPrivilege:
-            answers.append("refused")
-        except psycopg.errors.InvalidAuthorizationSpecification:
-            answers.append("nobody")
-print(json.dumps(answers))
-"""
 # What it may set, and the line that the database writes of it.
 SETTINGS = (
     ("insert into budget (workspace_id, micros_per_month) values ('lab', 5)", "budget.set", "lab"),
@@ -100,8 +86,7 @@ def ada(mission: Lab) -> str:
 
 def tried(taken: Taken, mission: Lab, named: list[tuple[str, str]]) -> list[object]:
     """What each statement did by the web process's role in somebody's name: how many rows, or that it was refused."""
-    text = NAMED.format(url=mission.url(WEB), statements=named)
-    found: list[object] = json.loads(taken(text, ACCOUNTS.web))
+    found: list[object] = json.loads(taken(counted(mission.url(WEB), named), ACCOUNTS.web))
     return found
 
 
