@@ -109,10 +109,10 @@ def wake(target: str, *, wait: bool = True) -> bool:
     machine = behind_gateway(target)
     start = partial(machine.machines.start, machine.domain)
     woken = machine.move(Power.RUNNING, start, only_if=lambda: asleep.is_asleep(machine.plan, machine.name))
-    # Who does not wait has heard it of a page that does, and tells that page more.
-    if woken and wait:
+    if woken:
         machine.show(Stage.BOOTING)
-        _answering(machine, wait)
+        if wait:
+            _answering(machine, wait)
     return woken
 
 
