@@ -19,7 +19,6 @@ from deskyard.computer.work.part import Work
 from deskyard.host.places import tree
 from deskyard.plan.image.image import role_settings
 from tests.computer.desktop import Recorder, Service, XServer, in_front, temporary
-from tests.gateway.support import wait_for
 from tests.support import npm
 from tests.support.requirements import need_programs
 from tests.unit.computer.serving import gone
@@ -63,6 +62,10 @@ class Desk:
         """A desktop as E2B's package creates it."""
         return Sandbox.create(display=f":{self.number}", debug=True, sandbox_url=self.service.url, **options)
 
+    def start(self, name: str, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a shim."""
+        return subprocess.Popen([str(self.shims / name), *arguments], stdout=subprocess.PIPE, text=True)
+
     def run(self, name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a shim as its client does."""
         argv = [str(self.shims / name), *arguments]
@@ -101,16 +104,42 @@ def window(desk: Desk) -> Iterator[Recorder]:
 
 
 def test_its_screen_is_the_desktops_with_the_size_that_it_asks_for(desk: Desk, sandbox: Sandbox) -> None:
-    # A screen that is there already answers its package before it has the new size.
-    wait_for("the size that it asks for", lambda: sandbox.get_screen_size() == (1000, 700))
+    assert sandbox.get_screen_size() == (1000, 700)
     picture = desk.service.client.get("/v1/screen?format=png")
     assert picture.headers["content-type"] == "image/png" and int.from_bytes(picture.content[16:20], "big") == 1000
     shot = bytes(sandbox.screenshot())
     assert shot[:8] == b"\x89PNG\r\n\x1a\n" and int.from_bytes(shot[16:20], "big") == 1000
-    again = desk.create()
-    wait_for("the size that its package takes by itself", lambda: again.get_screen_size() == (1024, 768))
-    last = desk.create(resolution=(1000, 700))
-    wait_for("the size of before", lambda: last.get_screen_size() == (1000, 700))
+    assert desk.create().get_screen_size() == (1024, 768)
+    assert desk.create(resolution=(1000, 700)).get_screen_size() == (1000, 700)
+
+
+def test_screen_is_said_to_be_there_when_it_has_the_size_that_was_asked_for(desk: Desk, sandbox: Sandbox) -> None:
+    before = sandbox.get_screen_size()
+    begin = [str(desk.shims / "Xvfb"), f":{desk.number}", "-screen", "0"]
+    for size in ("800x600", f"{before[0]}x{before[1]}"):
+        # It has begun, and sets the size only after somebody asks whether the screen is there.
+        argv = ["bash", "-c", 'read -r; exec "$@"', "-", *begin, f"{size}x24"]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, text=True) as server:
+            try:
+                with desk.start("xdpyinfo", "-display", f":{desk.number}") as asking:
+                    assert server.stdin is not None
+                    print(file=server.stdin, flush=True)
+                    said = asking.communicate(timeout=60)[0]
+            finally:
+                server.kill()
+        assert (f" {size} pixels" in said, asking.returncode) == (True, 0), said
+
+
+def test_screen_is_said_to_be_there_once_nobody_sets_its_size_any_more(desk: Desk, sandbox: Sandbox) -> None:
+    before = sandbox.get_screen_size()
+    argv = ["bash", "-c", "read -r; exit 1", "-", "Xvfb", f":{desk.number}", "-screen", "0", "800x600x24"]
+    with (
+        subprocess.Popen(argv, stdin=subprocess.PIPE) as server,
+        desk.start("xdpyinfo", "-display", f":{desk.number}") as asking,
+    ):
+        server.communicate(b"\n")
+        said = asking.communicate(timeout=60)[0]
+    assert (f" {before[0]}x{before[1]} pixels" in said, asking.returncode) == (True, 0), said
 
 
 def test_its_hands_reach_the_windows_of_that_screen(sandbox: Sandbox, window: Recorder) -> None:
@@ -179,7 +208,7 @@ def test_proxy_of_novnc_takes_ports_alone(desk: Desk) -> None:
     assert (answer.returncode, answer.stdout) == (1, "") and "is no port" in answer.stderr
 
 
-@pytest.mark.parametrize("name", ["Xvfb", "startxfce4", "x11vnc", "novnc_proxy"])
+@pytest.mark.parametrize("name", ["Xvfb", "startxfce4", "x11vnc", "xdpyinfo", "novnc_proxy"])
 def test_shims_are_sound_shell(desk: Desk, name: str) -> None:
     need_programs("shellcheck")
     checked = subprocess.run(["shellcheck", str(desk.shims / name)], capture_output=True, text=True, check=False)
