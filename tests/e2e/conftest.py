@@ -2,8 +2,9 @@
 
 import os
 import random
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.support.door import Door
 from tests.support.workspaces import Declared, Running, bring_up, inv, plan, take_down
 
 BUILD_SECONDS = 6 * 3600
+JOURNAL_LINES = 120
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,10 +35,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.deep)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep with a failure what the gateways of its workspaces wrote down: they are gone when it is read."""
+    report = yield
+    if report.failed:
+        found = {value.name: value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Running)}
+        report.sections += [(f"journal of the gateway of {name}", journal(found[name])) for name in sorted(found)]
+    return report
+
+
+def journal(running: Running) -> str:
+    """The last lines of a gateway's units."""
+    units = "-u haproxy.service -u 'deskyard-*'"
+    try:
+        lines = running.ssh(
+            "gateway", f"sudo journalctl --no-pager -o short-precise -n {JOURNAL_LINES} {units}", check=False
+        )
+    except (OSError, AssertionError, subprocess.SubprocessError) as error:
+        return f"not read: {error}"
+    return lines.stdout + lines.stderr
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Say at once why a test failed: the machines run for long, and a run that is ended says it no more."""
     if report.failed:
-        print(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}", file=sys.stderr, flush=True)
+        journals = "\n".join(text for title, text in report.sections if title.startswith("journal"))
+        print(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}\n{journals}", file=sys.stderr, flush=True)
 
 
 # What the locked workspace may reach.
