@@ -5,6 +5,7 @@ Everything goes to every worker: after a reload the old ones live on for as long
 
 import asyncio
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,9 +17,15 @@ from deskyard.wire.routes import COMPUTER, RECORDINGS, backends_of
 SECOND_SWEEP_SECONDS = 0.2
 ROUNDS = 20
 ANSWER_SECONDS = 2
+FURTHER_SECONDS = 0.1  # for each further command of a line: where a host starves it takes 30 times its 3 ms
 MASTER_AWAY_SECONDS = 2
 REFUSE_SECONDS = 5
 LINES = 8  # at once; others wait, so that many sessions do not crowd the master
+COMMANDS = 40  # in one line: a connection for each takes three times as long (HAProxy 3.0, 9 ms and 3 ms a command)
+HAS_SERVER = ("New server registered.", "Already exists a server with the same name")
+ENABLED = "\n\n\n"  # words of the last `add server`, and none of the last `enable server`: all was done
+# The master's own words, where it asked no worker.
+NOT_ASKED = ("Can't find the target", "Can't connect to the target")
 REMEDY = "look at `systemctl status haproxy` in the gateway"
 
 
@@ -35,6 +42,7 @@ class Proxy:
         self._revoked_file = revoked_file
         self._addresses = addresses
         self._lines = asyncio.Semaphore(LINES)
+        self._leaving: set[int] = set()
 
     async def workers(self) -> list[int]:
         """Process ids of the workers, old ones too; empty if HAProxy does not run."""
@@ -42,23 +50,36 @@ class Proxy:
             answer = await self._ask("show proc")
         except (OSError, TimeoutError):
             return []
-        lines = (line.split() for line in answer.splitlines())
-        return [int(words[0]) for words in lines if len(words) > 1 and words[0].isdigit() and words[1] == "worker"]
+        current, _, old = answer.partition("# old workers")
+        self._leaving = set(_workers_in(old))
+        return [*_workers_in(current), *self._leaving]
 
-    async def admit(self, session: Session, workers: Sequence[int] | None = None) -> bool:
-        """Give a session its own servers; false if a worker did not take them, and must be asked again."""
-        taken = True
+    async def admit(self, sessions: Sequence[Session], workers: Sequence[int] | None = None) -> bool:
+        """Give sessions their own servers; false if a worker did not take all of them, and must be asked again."""
         pids = workers if workers is not None else await self._workers_patiently()
-        for pid in pids:
-            for route in backends_of(session.routes):
-                address = self._addresses.get((session.desktop, route))
-                if address is None:
-                    continue
-                server = f"{backend(session.desktop, route)}/{session.id}"
-                # What they answer does not count: one that is stopping, or knows the server, says so.
-                for command in (f"add server {server} {address}", f"enable server {server}"):
-                    taken = await self._tell(pid, command) is not None and taken
-        return taken and bool(pids)
+        servers = [
+            (f"{backend(session.desktop, route)}/{session.id}", address)
+            for session in sessions
+            for route in backends_of(session.routes)
+            if (address := self._addresses.get((session.desktop, route))) is not None
+        ]
+        taken = await asyncio.gather(*(self._add(pid, servers) for pid in pids))
+        return bool(pids) and all(taken)
+
+    async def _add(self, pid: int, servers: Sequence[tuple[str, str]]) -> bool:
+        """Add servers to one worker, the first ones first; false if it does not say of each that it is there."""
+        taken = True
+        for first in range(0, len(servers), COMMANDS // 2):
+            some = servers[first : first + COMMANDS // 2]
+            pairs = [(f"add server {server} {address}", f"enable server {server}") for server, address in some]
+            answer = await self._tell(pid, *(command for pair in pairs for command in pair))
+            there = sum(answer.count(words) for words in HAS_SERVER) if answer and answer.endswith(ENABLED) else 0
+            # One that is leaving takes no connection any more, and may have other words.
+            if there != len(some) and (answer is None or pid not in self._leaving):
+                said = f"HAProxy {pid} has {there} of {len(some)} servers that it was given: {(answer or '')[:200]!r}"
+                print(said, file=sys.stderr, flush=True)
+                taken = False
+        return taken
 
     async def refuse(self, session: Session, *, revoked: bool) -> int:
         """Close a session's sockets in every worker and let it open no new one; how many workers were told.
@@ -144,15 +165,16 @@ class Proxy:
             await asyncio.sleep(0.02)
         return False
 
-    async def _tell(self, pid: int, command: str) -> str | None:
-        """Ask a worker; nothing if it is gone, or the master is just replacing itself."""
+    async def _tell(self, pid: int, *commands: str) -> str | None:
+        """Ask a worker, for several things in their order; nothing if it is gone, or the master is replacing itself."""
         try:
-            return await self._ask(f"@!{pid} {command}")
+            return await self._ask("\n".join(f"@!{pid} {command}" for command in commands))
         except (OSError, TimeoutError):
             return None
 
     async def _ask(self, command: str) -> str:
-        async with self._lines, asyncio.timeout(ANSWER_SECONDS):
+        seconds = ANSWER_SECONDS + FURTHER_SECONDS * command.count("\n")
+        async with self._lines, asyncio.timeout(seconds):
             reader, writer = await asyncio.open_unix_connection(str(self._socket))
             try:
                 writer.write(f"{command}\n".encode())
@@ -162,9 +184,18 @@ class Proxy:
                 if not data:
                     # A true answer has at least a line end; the master was replaced while it was asked.
                     raise ConnectionResetError("HAProxy's master gave no answer")
-                return data.decode(errors="replace")
+                answer = data.decode(errors="replace")
+                if any(words in answer for words in NOT_ASKED):
+                    raise ConnectionRefusedError(answer.strip())
+                return answer
             finally:
                 writer.close()
+
+
+def _workers_in(listing: str) -> list[int]:
+    """The workers in a part of `show proc`."""
+    lines = (line.split() for line in listing.splitlines())
+    return [int(words[0]) for words in lines if len(words) > 1 and words[0].isdigit() and words[1] == "worker"]
 
 
 def streams_to(listing: str, name: str) -> list[str]:

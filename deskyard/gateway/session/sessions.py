@@ -137,7 +137,7 @@ class Sessions:
             self._audit.note("refuse", **about, route="redeem", address=address, result="refused", reason=refusal.field)
             raise refusal
         self._hasten(now)
-        if not await self._proxy.admit(session):
+        if not await self._proxy.admit([session]):
             self._behind = True
         return session, self._token(session, now)
 
@@ -375,14 +375,15 @@ class Sessions:
         workers = await self._proxy.workers()
         behind, self._behind = self._behind, False
         fresh = [pid for pid in workers if behind or pid not in self._synced]
-        taken = True
+        lacking: set[int] = set()
         if fresh:
-            for session in self._store.alive(now):
-                taken = await self._proxy.admit(session, fresh) and taken
+            # The newest first: whoever has just come is the one that waits.
+            alive = sorted(self._store.alive(now), key=lambda session: session.redeemed or 0.0, reverse=True)
+            lacking = {pid for pid in fresh if not await self._proxy.admit(alive, [pid])}
             revoked = self._store.revoked(now)
             await asyncio.gather(*(self._proxy.refuse(session, revoked=True) for session in revoked))
-        self._synced = set(workers) if taken else set()
-        return taken
+        self._synced = set(workers) - lacking
+        return not lacking
 
     def _mark_revoked(self, ids: list[str], actor: str, reason: str) -> list[Session]:
         now = self._clock()

@@ -64,8 +64,8 @@ class ViewLink:
         while True:
             try:
                 await self._hold()
-            except (OSError, ValueError, KeyError) as error:
-                print(f"no line to the session service: {error}", file=sys.stderr, flush=True)
+            except Exception as error:  # whatever came of it: without the line no connection is opened any more
+                print(f"no line to the session service: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             finally:
                 self._writer = None
                 for future in self._waiting.values():

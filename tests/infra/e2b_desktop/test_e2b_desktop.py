@@ -26,9 +26,7 @@ def as_agent(host: Host, defaults: Settings) -> Callable[[str], str]:
     return run
 
 
-@pytest.mark.parametrize(
-    "program", ["gtk-launch", "netstat", "pgrep", "scrot", "xdg-open", "xdotool", "xrandr"]
-)
+@pytest.mark.parametrize("program", ["gtk-launch", "netstat", "pgrep", "scrot", "xdg-open", "xdotool", "xrandr"])
 def test_program_that_it_calls_is_there(as_agent: Callable[[str], str], program: str) -> None:
     assert as_agent(f"command -v {program}").startswith("/usr/bin/")
 

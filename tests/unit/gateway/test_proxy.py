@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 import pytest
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.session.proxy import Proxy, streams_of
+from deskyard.gateway.session import proxy as proxy_module
+from deskyard.gateway.session.proxy import COMMANDS, Proxy, streams_of
 from deskyard.gateway.session.store import Session
 from tests.unit.gateway.test_store import session
 
@@ -18,26 +20,30 @@ ID = "A" * 24
 
 
 class Master:
-    """Plays a master with one worker; gives no answer to the first `deaf` commands that hold `word`."""
+    """Plays a master with one worker; gives no answer, or `says`, to the first `deaf` commands that hold `word`."""
 
-    def __init__(self, word: str = "", deaf: int = 0, streams: int = 0) -> None:
-        self.word, self.deaf, self.streams = word, deaf, streams
+    def __init__(self, word: str = "", deaf: int = 0, streams: int = 0, says: str = "") -> None:
+        self.word, self.deaf, self.streams, self.says = word, deaf, streams, says
+        self.workers = "# workers\n8 worker 0\n"
         self.private = self.sessions = ""
         self.heard: list[str] = []
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        command = (await reader.read()).decode().strip()
-        if self.word in command and self.deaf > 0:
+        commands = (await reader.read()).decode().strip().splitlines()
+        if any(self.word in command for command in commands) and self.deaf > 0:
             self.deaf -= 1
+            writer.write(self.says.encode())
         else:
-            self.heard.append(command)
-            writer.write(self._answer(command).encode())
+            self.heard += commands
+            writer.write("".join(map(self._answer, commands)).encode())
             await writer.drain()
         writer.close()
 
     def _answer(self, command: str) -> str:
         if command == "show proc":
-            return "#<PID> <type>\n7 master 0\n# workers\n8 worker 0\n"
+            return f"#<PID> <type>\n7 master 0\n{self.workers}"
+        if " add server " in command:
+            return "New server registered.\n\n"
         if command.endswith("show acl /run/private.lst"):
             return f"# acl\n0x5d {self.private}\n" if self.private else "\n"
         if command.endswith("show sess") and self.streams:
@@ -65,7 +71,7 @@ def test_session_gets_a_weightless_server_for_each_route(folder: Path) -> None:
 
     async def body() -> None:
         async with played(master, folder) as proxy:
-            assert await proxy.admit(session())
+            assert await proxy.admit([session()])
 
     asyncio.run(body())
     assert master.heard[1:] == [
@@ -80,8 +86,90 @@ def test_session_gets_a_weightless_server_for_each_route(folder: Path) -> None:
 def test_server_that_was_not_taken_is_noticed(folder: Path, word: str) -> None:
     async def body() -> None:
         async with played(Master(word, deaf=1), folder) as proxy:
-            assert not await proxy.admit(session())
-            assert await proxy.admit(session())
+            assert not await proxy.admit([session()])
+            assert await proxy.admit([session()])
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        # What HAProxy 2.6 and 3.0 say.
+        "Can't find the target PID matching the prefix '@!8'\n",
+        "Can't connect to the target CLI!\n",
+        "No such backend.\nNo such backend.\n\n" * 2,
+        # Cut off before the last server was enabled, and before the second was added.
+        "New server registered.\n\n\nNew server registered.\n\n",
+        "New server registered.\n\n\n",
+    ],
+)
+def test_answer_that_does_not_say_that_the_servers_are_there_is_none(
+    folder: Path, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def body() -> None:
+        async with played(Master("add server", deaf=1, says=says), folder) as proxy:
+            assert not await proxy.admit([session()])
+            assert await proxy.admit([session()])
+
+    asyncio.run(body())
+    assert "HAProxy 8 has " in capsys.readouterr().err
+
+
+def test_server_that_is_there_already_is_as_good(folder: Path) -> None:
+    there = "Already exists a server with the same name in backend.\n\n\n" * 2
+
+    async def body() -> None:
+        async with played(Master("add server", deaf=1, says=there), folder) as proxy:
+            assert await proxy.admit([session()])
+
+    asyncio.run(body())
+
+
+def test_worker_that_is_leaving_may_refuse_a_server(folder: Path) -> None:
+    master = Master("@!9 add server", deaf=1, says="Proxy is disabled.\n\n")
+    master.workers += "# old workers\n9 worker 1\n"
+
+    async def body() -> None:
+        async with played(master, folder) as proxy:
+            assert await proxy.workers() == [8, 9]
+            assert await proxy.admit([session()])
+
+    asyncio.run(body())
+    assert master.deaf == 0
+
+
+def test_many_sessions_are_given_their_servers_by_few_connections_the_first_ones_first(folder: Path) -> None:
+    sessions = [session(id=f"{number:024}") for number in range(COMMANDS)]
+    connections = 0
+
+    class Counting(Master):
+        async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
+            await super().__call__(reader, writer)
+
+    master = Counting()
+
+    async def body() -> None:
+        async with played(master, folder) as proxy:
+            assert await proxy.admit(sessions, [8])
+
+    asyncio.run(body())
+    # Two servers of each, and two commands for each of those.
+    assert connections == 4
+    added = [command.split()[3] for command in master.heard if " add server " in command]
+    routes = ("desktop", "terminal")
+    assert added == [f"be_d1_{route}/{number:024}" for number in range(COMMANDS) for route in routes]
+
+
+def test_session_that_no_worker_was_asked_about_is_not_taken_for_closed(folder: Path) -> None:
+    says = "Can't connect to the target CLI!\n"
+
+    async def body() -> None:
+        async with played(Master("@!8", deaf=10_000, says=says), folder) as proxy:
+            with mock.patch.object(proxy_module, "REFUSE_SECONDS", 0.1):
+                assert await proxy.refuse(session(), revoked=True) == 0
 
     asyncio.run(body())
 
@@ -89,7 +177,7 @@ def test_server_that_was_not_taken_is_noticed(folder: Path, word: str) -> None:
 def test_master_that_is_away_for_a_moment_is_awaited(folder: Path) -> None:
     async def body() -> None:
         async with played(Master("show proc", deaf=3), folder) as proxy:
-            assert await proxy.admit(session())
+            assert await proxy.admit([session()])
 
     asyncio.run(body())
 
@@ -128,9 +216,9 @@ def test_who_has_the_screen_has_a_server_for_the_recordings_and_loses_it_with_th
 
     async def body() -> None:
         async with played(master, folder, place) as proxy:
-            await proxy.admit(session(routes=("terminal",)))
+            await proxy.admit([session(routes=("terminal",))])
             assert not [command for command in master.heard if "recordings" in command]
-            await proxy.admit(session(routes=("desktop",)))
+            await proxy.admit([session(routes=("desktop",))])
             await proxy.refuse(session(routes=("desktop",)), revoked=True)
 
     asyncio.run(body())
@@ -145,7 +233,7 @@ def test_session_of_another_desktop_is_given_nothing(folder: Path) -> None:
 
     async def body() -> None:
         async with played(master, folder) as proxy:
-            await proxy.admit(other)
+            await proxy.admit([other])
 
     asyncio.run(body())
     assert master.heard == ["show proc"]

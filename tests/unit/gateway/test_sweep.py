@@ -28,16 +28,19 @@ class Workers:
 
     def __init__(self) -> None:
         self.deaf = False
+        self.deaf_pids: set[int] = set()
         self.pids = [8]
+        self.asked: list[int] = []
         self.admitted: list[str] = []
         self.refused: list[str] = []
 
     async def workers(self) -> list[int]:
         return self.pids
 
-    async def admit(self, grant: Session, workers: Sequence[int] | None = None) -> bool:
-        self.admitted.append(grant.id)
-        return not self.deaf
+    async def admit(self, grants: Sequence[Session], workers: Sequence[int] | None = None) -> bool:
+        self.admitted += [grant.id for grant in grants]
+        self.asked += workers or ()
+        return not (self.deaf or self.deaf_pids & set(workers or ()))
 
     async def shut(self, pid: int, listed: Path) -> set[str] | None:
         return set()
@@ -125,6 +128,30 @@ def test_worker_that_did_not_take_a_session_is_asked_again_at_once(desk: Desk) -
     assert desk.rest() == 0
     desk.proxy.deaf = False
     assert desk.rest() == LOOK_SECONDS
+
+
+def test_worker_that_has_all_sessions_is_not_asked_again_for_another_that_lacks_them(desk: Desk) -> None:
+    desk.join()
+    desk.rest()
+    desk.proxy.pids, desk.proxy.deaf_pids = [8, 9], {9}
+    desk.proxy.asked.clear()
+    desk.rest()
+    desk.rest()
+    desk.proxy.deaf_pids = set()
+    desk.rest()
+    desk.rest()
+    assert desk.proxy.asked == [9, 9, 9]
+
+
+def test_new_worker_has_whoever_came_last_first(desk: Desk) -> None:
+    for letter in "ABC":
+        desk.now += 1
+        desk.join(letter)
+    desk.rest()
+    desk.proxy.admitted.clear()
+    desk.proxy.pids = [8, 9]
+    desk.rest()
+    assert desk.proxy.admitted == [letter * 24 for letter in "CBA"]
 
 
 def test_revoking_wakes_the_sweep_and_moves_the_drive_at_once(desk: Desk) -> None:
