@@ -166,13 +166,15 @@ def plan(declared: Declared, accelerator: Accelerator) -> WorkspacePlan:
 
 def bring_up(declared: list[Declared]) -> None:
     """Bring several workspaces up at once; their desktops go on from one template, which stays as images do."""
+    kept = {workspace.name for workspace in declared if places().workspace(Site().name, workspace.name).exists()}
     for workspace in declared:
         workspace.write()
     with ThreadPoolExecutor(len(declared)) as pool:
-        for done in pool.map(_up, declared):
+        for workspace, done in zip(declared, pool.map(_up, declared), strict=True):
             print(done.stdout, done.stderr)
             # A boot in place of it would pass all tests, and none would be of a warm start.
-            assert "goes on from template-" in done.stderr and " boots: " not in done.stderr, done.stderr
+            assert " boots: " not in done.stderr, done.stderr
+            assert workspace.name in kept or "goes on from template-" in done.stderr, done.stderr
 
 
 def _up(workspace: Declared) -> subprocess.CompletedProcess[str]:
