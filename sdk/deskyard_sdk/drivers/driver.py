@@ -40,6 +40,11 @@ class AsyncDriver:
         """The picture that the model saw last."""
         return self._seen or await self.picture()
 
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """The size of that picture; None before the first."""
+        return self._seen.size if self._seen else None
+
     async def do(self, actions: Sequence[Action], wait: Mapping[str, Any] = SETTLED) -> Picture:
         """Do something in the pixels of the picture that was seen last, and look when the screen is at rest."""
         seen = await self.seen()

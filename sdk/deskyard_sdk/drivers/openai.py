@@ -139,6 +139,11 @@ class OpenAI:
     def __init__(self, desktop: Desktop, most: int | str = LIMIT, confirm: Confirm | None = None) -> None:
         self._loop, self._twin = desktop._loop, AsyncOpenAI(desktop._twin, most, confirm)
 
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """The size of the picture that the model saw last; None before the first."""
+        return self._twin.size
+
     tool = waits(AsyncOpenAI.tool)
     run = waits(AsyncOpenAI.run)
     answer = waits(AsyncOpenAI.answer)
