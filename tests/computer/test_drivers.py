@@ -153,6 +153,24 @@ def test_claude_waits_for_a_person(service: Service, desktop: Desktop, person: P
     assert "person.left" in result["content"][0]["text"]
 
 
+def test_claude_reads_no_place_of_the_pointer_that_may_be_wrong(
+    service: Service, desktop: Desktop, person: Person
+) -> None:
+    claude = Claude(Anthropic(desktop))
+    claude.toolset("mouse_move", coordinate=[30, 40])
+    assert claude.toolset("cursor_position")[0]["text"] == "X=30,Y=40"
+    before = service.last()
+    person.tap()
+    service.wait("person.took", after=before)
+    asked = {"id": "toolu_1", "name": "cursor_position", "input": {}}
+    refused = claude.driver.run(asked)
+    assert refused["is_error"] and "a person has used mouse or keyboard since" in refused["content"][0]["text"]
+    # The person has the mouse still, so that it does not come to its place.
+    assert claude.driver.run(asked | {"name": "mouse_move", "input": {"coordinate": [50, 60]}})["is_error"]
+    refused = claude.driver.run(asked)
+    assert refused["is_error"] and "is not known yet" in refused["content"][0]["text"]
+
+
 def test_a_picture_that_the_service_forgot_is_taken_anew(
     service: Service, desktop: Desktop, recorder: Recorder
 ) -> None:

@@ -23,6 +23,7 @@ CLICKS = {
     "double_click": ("left", 2),
     "triple_click": ("left", 3),
 }
+LATE = 408  # no such event came
 DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
@@ -31,7 +32,8 @@ class AsyncAnthropic(AsyncDriver):
 
     def __init__(self, desktop: AsyncDesktop, most: int | str = LIMIT) -> None:
         super().__init__(desktop, most)
-        self._pointer: tuple[int, int] | None = None
+        # Where the pointer was put last, and the last event before that.
+        self._pointer: tuple[int, int, int] | None = None
 
     async def tool(self, type: str = "computer_20251124") -> dict[str, Any]:
         """The entry for `tools`: the model is told the size of the pictures that it gets, not of the screen."""
@@ -61,25 +63,41 @@ class AsyncAnthropic(AsyncDriver):
         if action == "zoom":
             return [_image(await self._zoom(fields))]
         if action == "cursor_position":
-            return [{"type": "text", "text": self._position()}]
+            return [{"type": "text", "text": await self._position()}]
         if action not in READ:
             known = ", ".join([*READ, "screenshot", "zoom", "cursor_position"])
             raise wrong("action", action, "is not known", f"use one of: {known}")
-        actions = READ[action](fields, action)
-        shown = await self.do(actions)
-        placed = [part for part in (*actions, *(actions[-1].get("path") or ())) if "x" in part]
-        if placed:
-            self._pointer = placed[-1]["x"], placed[-1]["y"]
+        shown = await self._act(READ[action](fields, action))
         return [_image(shown)] if whole else [{"type": "text", "text": f"{action}: done."}]
+
+    async def _act(self, actions: list[Action]) -> Picture:
+        placed = [part for part in (*actions, *(actions[-1].get("path") or ())) if "x" in part]
+        if not placed:
+            return await self.do(actions)
+        # Of what is refused, it is not known how far it came.
+        self._pointer = None
+        before = await self._desktop.last_event()
+        shown = await self.do(actions)
+        self._pointer = placed[-1]["x"], placed[-1]["y"], before
+        return shown
 
     async def _zoom(self, fields: Fields) -> Picture:
         left, top, right, bottom = fields.wholes("region", 4)
         return await self._desktop.screen(**self._look, region=await self.region(left, top, right, bottom))
 
-    def _position(self) -> str:
+    async def _position(self) -> str:
+        """Where this put the pointer: the service tells nobody where it is, but it tells of a person who took it."""
+        remedy = "look at the picture, where it is painted in"
         if self._pointer is None:
-            raise wrong("cursor_position", None, "is not known yet", "look at the picture, where it is painted in")
-        return f"X={self._pointer[0]},Y={self._pointer[1]}"
+            raise wrong("cursor_position", None, "is not known yet", remedy)
+        x, y, before = self._pointer
+        try:
+            await self._desktop.wait_for("person.took", after=before, within=0.001)
+        except DesktopError as error:
+            if error.status != LATE:
+                raise
+            return f"X={x},Y={y}"
+        raise wrong("cursor_position", None, "is not known: a person has used mouse or keyboard since", remedy)
 
 
 def _image(picture: Picture) -> dict[str, Any]:
