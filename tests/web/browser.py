@@ -13,8 +13,10 @@ from selenium.webdriver.support.select import Select
 from tests.web.stand_in import COOKIE, StandIn
 
 SECONDS = 60.0
-# Each look has Chromium work: beside emulated machines, which want its processor, it is to be rarer.
+# Each look has Chromium work: beside emulated machines, which want its processor, it is to be rarer. What takes longer
+# is looked for less often.
 PAUSE_SECONDS = 0.02
+LONGER, MOST_PAUSE_SECONDS = 1.5, 0.2
 # Chromium writes each answer that is an error to its console: those are the API's refusals, which tests ask for.
 EXPECTED = "Failed to load resource"
 
@@ -68,11 +70,12 @@ class Browser:
 
     def wait(self, what: str, ready: Callable[[], Any]) -> Any:
         """The first true answer of `ready`."""
-        end = time.monotonic() + self.seconds
+        end, pause = time.monotonic() + self.seconds, self.pause
         while not (answer := ready()):
             if time.monotonic() > end:
                 raise AssertionError(f"not within {self.seconds:.0f} s: {what}\n{self.path()}\n{self.text()}")
-            time.sleep(self.pause)
+            time.sleep(pause)
+            pause = max(self.pause, min(LONGER * pause, MOST_PAUSE_SECONDS))
         return answer
 
     def sees(self, text: str) -> None:

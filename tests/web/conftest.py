@@ -21,6 +21,8 @@ from tests.web.estate import Estate
 from tests.web.stand_in import StandIn, running
 
 TREE = Path(__file__).resolve().parents[2]
+# All pages are of one site: without these Chromium starts a process for each visit of each page.
+ONE_PROCESS = ("--renderer-process-limit=1", "--disable-site-isolation-trials")
 SOURCES = ("package.json", "package-lock.json", "build.js", "svelte.config.js", "tsconfig.json")
 
 
@@ -67,7 +69,7 @@ def chromium(*switches: str) -> Iterator[Any]:
     authenticator.transport = VirtualAuthenticatorOptions.Transport.INTERNAL
     authenticator.has_resident_key = authenticator.has_user_verification = authenticator.is_user_verified = True
     with tempfile.TemporaryDirectory() as profile:
-        for switch in (*SWITCHES, *switches, f"--user-data-dir={profile}"):
+        for switch in (*SWITCHES, *ONE_PROCESS, *switches, f"--user-data-dir={profile}"):
             options.add_argument(switch)
         driver = webdriver.Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
         try:
