@@ -28,6 +28,9 @@ os.environ |= {"SE_MANAGER_PATH": "/bin/false", "SE_OFFLINE": "true", "SE_AVOID_
 os.environ.setdefault("GOGC", "400")
 # Each process that imports pydantic would look for its plugins in all that is installed; there are none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+# Hypothesis would have Trio's randomness registered, for which it looks through all that is imported, in each process
+# of a run; no test of ours has both.
+os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 # Where nothing may be written beside the sources, each of the thousand Pythons of a run would compile all that it
 # imports, which is half of its start: the bytecode goes to the cache instead.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):

@@ -18,6 +18,7 @@ READ_BY = {
     "sdk/deskyard_sdk/": "tests/unit/sdk/test_sdk.py",
     "sdk/deskyard_mcp/": "tests/unit/sdk/test_mcp.py",
     "sdk/deskyard_e2b/": "tests/unit/sdk/test_e2b.py",
+    "tests/support/acp_agent.py": "tests/unit/agent/test_program.py",
     "tests/support/e2b_js/": "tests/support/npm.py",
     "sdk/mission.json": "tests/contract/test_api_changes.py",
     "tests/control/spectral/": "tests/control/test_document.py",

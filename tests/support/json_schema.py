@@ -12,3 +12,11 @@ def objection(value: Any, schema: dict[str, Any]) -> str:
     except jsonschema.ValidationError as error:
         return error.message or repr(error)
     return ""
+
+
+def fault_of_cyclonedx(text: str) -> Any:
+    """Where a bill of materials, or what was found in one, breaks CycloneDX 1.6; None if it does not."""
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    return JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
