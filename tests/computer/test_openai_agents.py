@@ -11,15 +11,17 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from deskyard_sdk import AsyncDesktop, Desktop, DesktopError
 from deskyard_sdk.drivers import AsyncOpenAI, OpenAI
-from deskyard_sdk.drivers.agents import async_computer, computer
+from deskyard_sdk.drivers.agents import async_computer, computer, consent
 from PIL import Image
 
 from tests.computer.desktop import HEIGHT, WIDTH, Recorder, Service
@@ -105,6 +107,26 @@ def test_the_sdk_needs_the_package_for_a_computer_alone(service: Service, monkey
         assert driver.size is None, "the desktop was asked before"
 
 
+def test_what_a_person_must_agree_to_is_asked_of_the_driver(service: Service) -> None:
+    from openai.types.responses import ResponseComputerToolCall
+
+    (call,) = calls({"type": "screenshot"}, older=False)
+    check = SimpleNamespace(tool_call=ResponseComputerToolCall(**call))
+    heard: list[Mapping[str, Any]] = []
+
+    def agrees(asked: Mapping[str, Any]) -> bool:
+        heard.append(asked)
+        return True
+
+    with Desktop.connect(service.url) as desktop:
+        for confirm in (None, lambda asked: False):
+            with pytest.raises(DesktopError) as refused:
+                consent(OpenAI(desktop, confirm=confirm))(check)
+            assert refused.value.field == "confirm"
+        assert consent(OpenAI(desktop, confirm=agrees))(check) is True
+    assert [asked["call_id"] for asked in heard] == ["call_0"]
+
+
 def answer(number: int, *output: dict[str, Any]) -> dict[str, Any]:
     """An answer of OpenAI's API."""
     named = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": "any", "status": "completed"}
@@ -139,6 +161,15 @@ def test_the_packages_own_classes_are_filled_as_the_stand_ins_are(packages: Path
     assert done.returncode == 0, f"{done.stdout[-5000:]}{done.stderr[-2000:]}"
 
 
+def run_example(packages: Path, service: Service, url: str, model: str) -> "subprocess.CompletedProcess[str]":
+    """Have the example do a task with a model at this address."""
+    variables = {"DESKYARD_LINK": service.url, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "secret", "MODEL": model}
+    variables |= {"PYTHONPATH": f"{packages}:{TREE / 'sdk'}", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+    command = [sys.executable, str(EXAMPLE), "Write"]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("model", ["gpt-5.5", "computer-use-preview"])
 def test_the_example_does_a_task_by_the_packages_own_runner(
@@ -152,10 +183,7 @@ def test_the_example_does_a_task_by_the_packages_own_runner(
     end = {"type": "message", "id": "m_1", "role": "assistant", "status": "completed", "content": [text]}
     turns = [answer(number, item) for number, item in enumerate([*asked_for, end])]
     with scripted(*turns) as (url, requests):
-        variables = {"DESKYARD_LINK": service.url, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "secret", "MODEL": model}
-        variables |= {"PYTHONPATH": f"{packages}:{TREE / 'sdk'}", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
-        command = [sys.executable, str(EXAMPLE), "Write"]
-        ended = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=180)
+        ended = run_example(packages, service, url, model)
     assert (ended.returncode, ended.stdout.strip()) == (0, "It is done."), ended.stderr
     shown = {"environment": "ubuntu", "display_width": WIDTH, "display_height": HEIGHT}
     tool = {"type": "computer_use_preview", **shown} if older else {"type": "computer"}
@@ -165,3 +193,17 @@ def test_the_example_does_a_task_by_the_packages_own_runner(
     assert size_of(output["output"]["image_url"].removeprefix("data:image/png;base64,")) == (WIDTH, HEIGHT)
     recorder.until(lambda: recorder.text == "Grüße" and recorder.buttons() == [(1, 20, 20)], "what was asked for")
     assert [event.state & 1 for event in recorder.seen if type(event).__name__ == "ButtonPressEvent"] == [1]
+
+
+@pytest.mark.deep
+def test_the_example_does_nothing_that_a_person_must_agree_to(
+    packages: Path, service: Service, recorder: Recorder
+) -> None:
+    (call,) = calls({"type": "type", "text": "never"}, older=False)
+    call["pending_safety_checks"] = [{"id": "sc_1", "code": "malicious_instructions", "message": "look"}]
+    with scripted(answer(0, call)) as (url, _):
+        ended = run_example(packages, service, url, "gpt-5.5")
+    assert ended.returncode == 1 and "confirm: is needed for this call" in ended.stderr
+    with Desktop.connect(service.url) as desktop:
+        OpenAI(desktop).keypress({"type": "keypress", "keys": ["X"]})
+    recorder.until(lambda: recorder.text.lower() == "x", "the key, and nothing before it")

@@ -1,6 +1,6 @@
 """OpenAI's driver as a computer of the package `openai-agents`, for who lets its `Runner` run the loop."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deskyard_sdk.drivers.driver import base64_of
@@ -43,6 +43,20 @@ async def async_computer(driver: AsyncOpenAI) -> "AsyncComputer":
 
     await driver.picture()
     return AsyncDeskyardComputer(driver)
+
+
+def consent(driver: OpenAI | AsyncOpenAI) -> Callable[[Any], bool]:
+    """An `on_safety_check` for `ComputerTool` that asks the driver's `confirm`; raises `DesktopError` for a no.
+
+    A `ComputerTool` without any does unasked what the vendor wants a person to agree to.
+    """
+    asking = driver._twin if isinstance(driver, OpenAI) else driver
+
+    def asked(check: Any) -> bool:
+        asking.agreed(check.tool_call.to_dict())
+        return True
+
+    return asked
 
 
 class Hands:
