@@ -23,6 +23,7 @@ from deskyard.control.identity import declared
 from deskyard.control.identity.declared import Declared
 from deskyard.control.people import at_host
 from deskyard.control.process import pages
+from deskyard.control.process.noted import end_left
 from deskyard.control.process.settings import PORT, Settings, kept
 from deskyard.control.process.unit import Unit
 from deskyard.control.state import ready, runs, state, supervisor
@@ -43,6 +44,7 @@ from deskyard.site import certificate_authority
 from deskyard.site.files import read_site
 
 UP_SECONDS = 360.0  # more than its database may take on a machine that is slow or busy
+LEFT_SECONDS = 15.0  # what a process may take to end after its supervisor, before it is ended by force
 RENEW_BEFORE = timedelta(days=30)
 FIRST_PERSON = "admin"
 
@@ -103,8 +105,9 @@ class Control:
     def down(self) -> None:
         """End its processes; what they know stays."""
         supervisor(self.folder).stop()
-        # Where its supervisor was killed, the database is still ending.
+        # Where its supervisor was killed, the database and all others are still ending.
         Cluster(self.folder).end_orphan()
+        end_left(self.folder, LEFT_SECONDS)
 
     def status(self) -> dict[str, Any]:
         """Whether it runs, where it is reached, and each of its processes."""

@@ -122,6 +122,11 @@ class Folder:
         return self.root / "chain"
 
     @property
+    def processes(self) -> Path:
+        """Which processes run, as the supervisor notes it."""
+        return self.root / "processes.json"
+
+    @property
     def backups(self) -> Path:
         """Backups that are made before tables change; root's alone."""
         return self.root / "backups"

@@ -4,15 +4,15 @@ Apart from what brings it up, which imports the database's tools and the API: wh
 """
 
 import http.client
-import json
 import socket
 from pathlib import Path
 from typing import Any
 
 from deskyard.control.folder import Folder
+from deskyard.control.process.noted import noted
 from deskyard.control.process.settings import kept
 from deskyard.control.process.unit import Unit, is_installed
-from deskyard.host.background import Background, start_time
+from deskyard.host.background import Background
 from deskyard.host.places import places
 
 DOWN_SECONDS = 90.0  # more than its supervisor takes at worst, which ends the processes first and the database last
@@ -23,10 +23,7 @@ def state(folder: Folder) -> dict[str, Any]:
     """Whether it runs, where it is reached, and each of its processes."""
     found = kept(folder)
     running = runs(folder)
-    processes: dict[str, bool] = {}
-    if running and (folder.root / "processes.json").exists():
-        numbers = json.loads((folder.root / "processes.json").read_text())
-        processes = {name: start_time(number) is not None for name, number in numbers.items()}
+    processes = noted(folder) if running else {}
     return {
         "url": found[0].origin if found else None,
         "site": found[0].site if found else None,

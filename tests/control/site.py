@@ -69,7 +69,7 @@ class Site:
 
     def processes(self) -> dict[str, int]:
         """The processes by name."""
-        return dict(json.loads((self.control.folder.root / "processes.json").read_text()))
+        return {name: entry["pid"] for name, entry in json.loads(self.control.folder.processes.read_text()).items()}
 
     def _connected(self) -> ssl.SSLSocket:
         trust = ssl.create_default_context(cafile=str(self.authority))

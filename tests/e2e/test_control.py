@@ -64,8 +64,8 @@ class Mission:
 
     def visit_gateways(self) -> None:
         """Let the process that asks gateways begin anew, which visits each of them."""
-        number = json.loads((self.folder / "processes.json").read_text())["link"]
-        os.kill(number, signal.SIGTERM)
+        process = json.loads((self.folder / "processes.json").read_text())["link"]
+        os.kill(process["pid"], signal.SIGTERM)
 
     def database(self) -> Link:
         """A connection of the database's owner."""

@@ -3,7 +3,6 @@
 With systemd it is one unit; without, `control.up` starts it. Whatever ends it, its processes end, too.
 """
 
-import json
 import logging
 import os
 import signal
@@ -23,6 +22,7 @@ from deskyard.control.confinement import closed_network, die_with_parent
 from deskyard.control.folder import Folder, ids, name_of
 from deskyard.control.identity import declared
 from deskyard.control.process import proxy
+from deskyard.control.process.noted import DATABASE, note
 from deskyard.control.process.postmaster import FIRST_PAUSE, LONGEST_PAUSE, Postmaster
 from deskyard.control.process.settings import Settings, kept
 from deskyard.control.store import migration
@@ -103,6 +103,7 @@ class Supervisor:
     folder: Folder
     settings: Settings
     ended: threading.Event = field(default_factory=threading.Event)
+    noted: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:
         """Start all, and keep them running until a signal."""
@@ -201,14 +202,11 @@ class Supervisor:
 
     def _note(self, pieces: Sequence[Piece], postmaster: Postmaster | None) -> None:
         """Write down who runs, for `control.status`."""
-        state = {"database": postmaster.pid} if postmaster is not None else {}
+        state = {DATABASE: postmaster.pid} if postmaster is not None else {}
         state |= {piece.name: piece.process.pid for piece in pieces if piece.process is not None}
-        path = self.folder.root / "processes.json"
-        text = json.dumps(state)
-        if not path.exists() or path.read_text() != text:
-            draft = path.with_suffix(".new")
-            draft.write_text(text)
-            draft.replace(path)
+        if state != self.noted:
+            note(self.folder, state)
+            self.noted = state
 
 
 def _relaying(database: Database, roles: Sequence[str]) -> tuple[list[Piece], dict[str, tuple[int]]]:
