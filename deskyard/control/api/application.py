@@ -23,7 +23,8 @@ from deskyard.control.api.caller import Link
 from deskyard.control.api.feed import Feed
 from deskyard.control.api.forms.base import ProblemDetails
 from deskyard.control.api.pages import Pages
-from deskyard.control.api.watch import alerts, budgets, metrics, tables, timeline, usage, webhooks
+from deskyard.control.api.watch import alerts, budgets, metrics, timeline, usage, webhooks
+from deskyard.control.api.watch.turns import Turns
 from deskyard.control.approvals import calls as approvals
 from deskyard.control.approvals import rule_calls
 from deskyard.control.asked.tally import Tally
@@ -111,7 +112,7 @@ def create(url: str, origin: str, files: Pages, door: Door | None = None) -> Fas
         responses=dict.fromkeys(("4XX", "5XX"), PROBLEM),
     )
     app.state.origin, app.state.pages, app.state.passkeys = origin, files, Passkeys(origin)
-    app.state.door, app.state.tables = door, asyncio.Semaphore(tables.AT_ONCE)
+    app.state.door, app.state.tables, app.state.usage = door, Turns("tables"), Turns("usage")
     app.add_exception_handler(DeskyardError, problem.refused)
     app.add_exception_handler(RequestValidationError, problem.invalid)
     app.add_exception_handler(HTTPException, problem.plain)

@@ -24,9 +24,13 @@ NOTED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQU
 class Problem(DeskyardError):
     """The refusal of a request, with the HTTP status that says so."""
 
-    def __init__(self, status: HTTPStatus, field: str, value: object, reason: str, remedy: str) -> None:
+    def __init__(
+        self, status: HTTPStatus, field: str, value: object, reason: str, remedy: str, again: int | None = None
+    ) -> None:
         super().__init__(field, value, reason, remedy)
         self.status = status
+        # After so many seconds it may go well.
+        self.again = again
 
 
 def unknown(field: str, value: str, remedy: str) -> Problem:
@@ -46,7 +50,9 @@ async def refused(request: Request, error: Exception) -> JSONResponse:
     status = error.status if isinstance(error, Problem) else HTTPStatus.UNPROCESSABLE_ENTITY
     if status in NOTED:
         request.app.state.tally.refuse(request, status, error.field)
-    headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
+    headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else {}
+    if isinstance(error, Problem) and error.again is not None:
+        headers["Retry-After"] = str(error.again)
     return answer(status, error, headers)
 
 

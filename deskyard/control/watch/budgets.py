@@ -121,9 +121,9 @@ def ask_for_closing(link: Link, spent_now: SpentNow) -> list[str]:
 def spent_this_month(link: Link) -> Spent:
     """All that workspaces have spent since the month began (UTC); of bytes, where a budget bounds them."""
     first, last = usage.month_of(datetime.now(UTC).date())
-    lines = (usage.line(row) for row in link.execute(usage.LINES.encode(), usage.values(first, last)))
+    spent = by_workspace(link.execute(usage.BY_WORKSPACE.encode(), usage.values(first, last)).fetchall())
     values = month_values(bounded=True)
-    return Spent(by_workspace(lines), measured(link.execute(MEASURED.encode(), values).fetchall()))
+    return Spent(spent, measured(link.execute(MEASURED.encode(), values).fetchall()))
 
 
 def month_values(*, bounded: bool = False, bounds: list[str] | None = None) -> dict[str, Any]:
@@ -137,9 +137,6 @@ def measured(rows: Iterable[Mapping[str, Any]]) -> dict[str, Measured]:
     return {row["workspace_id"]: Measured(int(row["bytes"]), row["read_at"]) for row in rows}
 
 
-def by_workspace(lines: Iterable[usage.Line]) -> dict[str, int]:
-    """The cost of each workspace."""
-    spent: dict[str, int] = {}
-    for line in lines:
-        spent[line.workspace] = spent.get(line.workspace, 0) + line.micros
-    return spent
+def by_workspace(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """The cost of each workspace, of rows of `usage.BY_WORKSPACE`."""
+    return {row["workspace_id"]: int(row["micros"]) for row in rows}

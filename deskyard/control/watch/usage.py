@@ -37,6 +37,10 @@ select workspace_id, desktop_id, tier, day,
 from piece where b > a group by workspace_id, desktop_id, tier, day order by day, workspace_id, desktop_id, tier
 """
 
+# What lines are added up to by the database: each is rounded down once, as it is where it is shown.
+AMOUNTS = f"sum(microseconds) as microseconds, sum(div(priced, {MICROSECONDS_PER_HOUR})) as micros"
+BY_WORKSPACE = f"select workspace_id, {AMOUNTS} from ({LINES}) as line group by workspace_id"
+
 # Of each desktop and day (UTC): the tokens that its agent claims, by the moment of its answer; nobody measured them.
 # Those of conversations that are gone are kept by whole days: see `deskyard.control.retention.forget`.
 CLAIMS = f"""
@@ -73,7 +77,7 @@ class Line:
 def values(
     since: date, until: date, workspace: str | None = None, desktop: str | None = None, bounds: list[str] | None = None
 ) -> dict[str, Any]:
-    """The parameters of `LINES` and `CLAIMS`: from the beginning of a day to the end of another, in UTC."""
+    """The parameters of these queries: from the beginning of a day to the end of another, in UTC."""
     return {
         "since": datetime(since.year, since.month, since.day, tzinfo=UTC),
         "until": datetime(until.year, until.month, until.day, tzinfo=UTC) + timedelta(days=1),
@@ -86,29 +90,11 @@ def values(
 def line(row: Mapping[str, Any]) -> Line:
     """A line of a row of `LINES`."""
     cost = int(row["priced"]) // MICROSECONDS_PER_HOUR
-    return Line(row["workspace_id"], row["desktop_id"], row["tier"], _day(row), int(row["microseconds"]), cost)
+    return Line(row["workspace_id"], row["desktop_id"], row["tier"], day_of(row), int(row["microseconds"]), cost)
 
 
-@dataclass(frozen=True)
-class Claim:
-    """The tokens of a desktop's turns on a day, as its agent claims them."""
-
-    workspace: str
-    desktop: str
-    day: date
-    turns: int
-    input: int
-    output: int
-    cached: int
-
-
-def claim(row: Mapping[str, Any]) -> Claim:
-    """A claim of a row of `CLAIMS`."""
-    counts = {name: int(row[name]) for name in ("turns", "input", "output", "cached")}
-    return Claim(row["workspace_id"], row["desktop_id"], _day(row), **counts)
-
-
-def _day(row: Mapping[str, Any]) -> date:
+def day_of(row: Mapping[str, Any]) -> date:
+    """The day of a row of `LINES` or `CLAIMS`."""
     return datetime.fromtimestamp(int(row["day"]) * DAY_SECONDS, UTC).date()
 
 

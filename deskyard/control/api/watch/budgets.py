@@ -15,7 +15,7 @@ from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
 from deskyard.control.api.unchanged import Conditions
-from deskyard.control.api.watch.usage import MOST_MICROS, Admin, Reader, Wanted, lines
+from deskyard.control.api.watch.usage import MOST_MICROS, Admin, Reader
 from deskyard.control.watch import usage
 from deskyard.control.watch.budgets import MEASURED, Measured, by_workspace, measured, month_values
 from deskyard.model.egress import normal_entry
@@ -67,8 +67,8 @@ async def budgets(link: Connection, who: Reader) -> Page[Budget]:
     query = """select b.*, coalesce(names, '{}') as closed from budget b left join closing using (workspace_id)
         where %s::text[] is null or workspace_id = any(%s) order by workspace_id"""
     found = await rows.rows(link, query, [who.bounds, who.bounds])
-    wanted = Wanted(*usage.month_of(datetime.now(UTC).date()))
-    spent = by_workspace(await lines(link, who, wanted)) if found else {}
+    month = usage.values(*usage.month_of(datetime.now(UTC).date()), bounds=who.bounds)
+    spent = by_workspace(await rows.rows(link, usage.BY_WORKSPACE, month)) if found else {}
     counted = measured(await rows.rows(link, MEASURED, month_values(bounds=who.bounds))) if found else {}
     items = [_shown(row, spent.get(row["workspace_id"], 0), counted.get(row["workspace_id"])) for row in found]
     return Page(items=items, total=len(items))

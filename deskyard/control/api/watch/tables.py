@@ -2,40 +2,49 @@
 
 import csv
 import io
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import StreamingResponse
 from psycopg.rows import dict_row
 
-from deskyard.control.api.caller import Row
+from deskyard.control.api.caller import Caller, Row
+from deskyard.control.api.watch.turns import Sent
 
-# So many rows of a table are in memory at once, and so many tables are read: each holds a connection until its end.
-ROWS, AT_ONCE = 500, 4
+# So many rows of a table are in memory at once.
+ROWS = 500
 Cells = Callable[[Row], Sequence[Any]]
 
 
-class Csv(StreamingResponse):
+class Csv(Sent):
     """A table, so that the document says what it is."""
 
     media_type = "text/csv"
 
 
 def sent(
-    request: Request, name: str, titles: Sequence[str], query: str, values: Mapping[str, Any], cells: Cells
+    request: Request,
+    who: Caller,
+    name: str,
+    titles: Sequence[str],
+    query: str,
+    values: Mapping[str, Any],
+    cells: Cells,
 ) -> Csv:
-    """The answer with the rows of a query below titles; one that breaks off is cut, and passes for no whole."""
+    """The answer with the rows of a query below titles."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Csv(_lines(request.app.state, titles, query, values, cells), headers=headers)
+    parts = partial(_lines, request.app.state.pool, titles, query, values, cells)
+    return Csv(request.app.state.tables, who.actor, parts, headers)
 
 
 async def _lines(
-    state: Any, titles: Sequence[str], query: str, values: Mapping[str, Any], cells: Cells
-) -> AsyncIterator[str]:
-    yield _text([titles])
-    async with state.tables, state.pool.connection() as link, link.cursor("lines", row_factory=dict_row) as cursor:
+    pool: Any, titles: Sequence[str], query: str, values: Mapping[str, Any], cells: Cells
+) -> AsyncGenerator[str, None]:
+    async with pool.connection() as link, link.cursor("lines", row_factory=dict_row) as cursor:
         await cursor.execute(query.encode(), values)
+        found = await cursor.fetchmany(ROWS)
+        yield _text([titles, *map(cells, found)])
         while found := await cursor.fetchmany(ROWS):
             yield _text(map(cells, found))
 

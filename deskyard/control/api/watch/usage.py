@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -10,16 +11,17 @@ from pydantic import Field, StrictInt
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import in_the_name_of
-from deskyard.control.api.caller import Caller, Connection, Link, Row, may
+from deskyard.control.api.caller import Caller, Connection, Row, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
 from deskyard.control.api.unchanged import Conditions
-from deskyard.control.api.watch import tables, traffic
+from deskyard.control.api.watch import added, tables, traffic
+from deskyard.control.api.watch.added import Usage
 from deskyard.control.api.watch.tables import Csv
-from deskyard.control.api.watch.traffic import By, MeasuredTraffic, Reading
+from deskyard.control.api.watch.traffic import By
+from deskyard.control.api.watch.turns import Sent
 from deskyard.control.people.scopes import ADMIN, READ
 from deskyard.control.watch import usage
-from deskyard.control.watch.usage import Claim, Line
 
 router = APIRouter(prefix="/api", tags=["usage"])
 Reader = Annotated[Caller, Depends(may(READ))]
@@ -27,43 +29,6 @@ Admin = Annotated[Caller, Depends(may(ADMIN))]
 MOST_DAYS = 400
 MOST_MICROS = 10**12
 COLUMNS = ["day", "workspace", "desktop", "tier", "microseconds", "micros"]
-
-
-class Used(Form):
-    """Machine time, and its cost in millionths of a unit, of what is named."""
-
-    workspace_id: str | None
-    desktop_id: str | None
-    tier: str | None
-    day: date | None
-    microseconds: int
-    micros: int
-
-
-class ClaimedTokens(Form):
-    """Tokens of what is named, as agents claim them: nobody has measured them, and they cost nothing here."""
-
-    workspace_id: str | None
-    desktop_id: str | None
-    day: date | None
-    turns: int
-    input: int
-    output: int
-    cached: int
-
-
-class Usage(Form):
-    """Use from a day to another (UTC), both included: machine time, what agents claim, and what gateways measured."""
-
-    since: date
-    until: date
-    items: list[Used]
-    microseconds: int
-    micros: int
-    claimed: list[ClaimedTokens]
-    measured: list[MeasuredTraffic] = Field(description="Most bytes first; `by` none: by desktop and day.")
-    measured_left_out: int = Field(description="Rows beyond those that are listed; the CSV has them.")
-    readings: list[Reading]
 
 
 class Price(Form):
@@ -107,12 +72,6 @@ class Wanted:
         return usage.values(since, until, self.workspace, self.desktop, who.bounds)
 
 
-async def lines(link: Link, who: Caller, wanted: Wanted) -> list[Line]:
-    """Lines of usage within the caller's bounds."""
-    found = await rows.rows(link, usage.LINES, wanted.values(who))
-    return [usage.line(row) for row in found]
-
-
 async def asked(
     since: date | None = None,
     until: date | None = None,
@@ -127,74 +86,18 @@ async def asked(
 Asked = Annotated[Wanted, Depends(asked)]
 
 
-@router.get("/usage")
-async def look(link: Connection, who: Reader, wanted: Asked, by: By | None = None) -> Usage:
+@router.get("/usage", response_model=Usage)
+async def look(request: Request, who: Reader, wanted: Asked, by: By | None = None) -> Sent:
     """Show machine time, cost, claimed tokens and counted bytes by desktop and day, or added up by one of them."""
-    values = wanted.values(who)
-    found = await lines(link, who, wanted)
-    claims = [usage.claim(row) for row in await rows.rows(link, usage.CLAIMS, values)]
-    measured, left_out = await traffic.measured(link, values, by)
-    return Usage(
-        since=wanted.since,
-        until=wanted.until,
-        items=_used(found, by),
-        microseconds=sum(line.microseconds for line in found),
-        micros=sum(line.micros for line in found),
-        claimed=_claimed(claims, by),
-        measured=measured,
-        measured_left_out=left_out,
-        readings=await traffic.readings(link, values),
-    )
-
-
-def _place(entry: Line | Claim, by: By | None) -> tuple[str | None, str | None, date | None]:
-    """The workspace, desktop and day under which an entry is added up."""
-    return (
-        None if by == "day" else entry.workspace,
-        entry.desktop if by in (None, "desktop") else None,
-        entry.day if by in (None, "day") else None,
-    )
-
-
-def _used(found: list[Line], by: By | None) -> list[Used]:
-    groups: dict[tuple[str | None, str | None, date | None, str | None], list[Line]] = {}
-    for line in found:
-        groups.setdefault((*_place(line, by), None if by else line.tier), []).append(line)
-    return [
-        Used(
-            workspace_id=workspace,
-            desktop_id=desktop,
-            tier=tier,
-            day=day,
-            microseconds=sum(line.microseconds for line in group),
-            micros=sum(line.micros for line in group),
-        )
-        for (workspace, desktop, day, tier), group in groups.items()
-    ]
-
-
-def _claimed(claims: list[Claim], by: By | None) -> list[ClaimedTokens]:
-    groups: dict[tuple[str | None, str | None, date | None], list[Claim]] = {}
-    for claim in claims:
-        groups.setdefault(_place(claim, by), []).append(claim)
-    return [
-        ClaimedTokens(
-            workspace_id=workspace,
-            desktop_id=desktop,
-            day=day,
-            turns=sum(claim.turns for claim in group),
-            input=sum(claim.input for claim in group),
-            output=sum(claim.output for claim in group),
-            cached=sum(claim.cached for claim in group),
-        )
-        for (workspace, desktop, day), group in groups.items()
-    ]
+    state, values = request.app.state, wanted.values(who)
+    parts = partial(added.written, state.pool, wanted.since, wanted.until, by, values)
+    return Sent(state.usage, who.actor, parts, {"Content-Type": "application/json"})
 
 
 @router.get("/usage.csv", response_class=Csv)
 async def table(request: Request, who: Reader, wanted: Asked) -> Csv:
     """Export machine time and cost by desktop and day as CSV."""
-    return tables.sent(request, "usage.csv", COLUMNS, usage.LINES, wanted.values(who), _cells)
+    return tables.sent(request, who, "usage.csv", COLUMNS, usage.LINES, wanted.values(who), _cells)
 
 
 def _cells(row: Row) -> list[Any]:
@@ -208,7 +111,7 @@ async def traffic_table(request: Request, link: Connection, who: Reader, wanted:
     """Export what gateways counted by day, desktop and name as CSV."""
     values = wanted.values(who)
     await traffic.require_short(link, values)
-    return tables.sent(request, "traffic.csv", list(traffic.TITLES), traffic.LINES, values, traffic.cells)
+    return tables.sent(request, who, "traffic.csv", list(traffic.TITLES), traffic.LINES, values, traffic.cells)
 
 
 @router.get("/prices")
