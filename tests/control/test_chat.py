@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import signal
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,23 @@ def test_a_turn_is_interrupted_and_keeps_what_was_said(mission: Lab, owner: http
         ("agent", "interrupted"),
     ]
     assert messages[1]["text"].startswith("I heard")
+
+
+def test_a_turn_whose_program_is_killed_is_taken_up_again_and_answered_once(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "blocks")
+    mission.gate("blocks")
+    sent = owner.post("/api/desktops/lab.blocks/chat", json={"message": "hello"}).json()
+    query = "select 1 from operation_log where operation_id = %s and attempt = %s"
+    mission.until(query, [sent["operationId"], 1])
+    os.kill(mission.pids("lab.blocks")[-1], signal.SIGKILL)
+    mission.until(query, [sent["operationId"], 2])
+    mission.open("blocks")
+    mission.state(sent["operationId"], "done")
+    messages = owner.get(f"/api/conversations/{sent['conversationId']}/messages").json()["items"]
+    assert [(message["state"], message["text"]) for message in messages] == [
+        ("done", "hello"),
+        ("done", "I heard: hello"),
+    ]
 
 
 def test_a_message_is_delivered_while_the_machine_is_being_moved(mission: Lab, owner: httpx.Client) -> None:

@@ -1,5 +1,6 @@
 """The queue: one at a time, in order, never lost, never twice."""
 
+import os
 import signal
 import threading
 
@@ -81,6 +82,54 @@ def test_a_child_that_crashes_is_a_failure_not_a_success(mission: Lab, owner: ht
     operation = want(owner, "lab.crashes")
     mission.state(operation, "failed")
     assert "-11" in owner.get(f"/api/operations/{operation}").json()["problem"]["reason"]
+
+
+def kill_program(mission: Lab, operation: str, attempt: int) -> None:
+    """Kill the program of an operation that was begun so many times, as the kernel does where memory lacks."""
+    begun(mission, operation, attempt=attempt)
+    os.kill(mission.pids("lab.blocks")[-1], signal.SIGKILL)
+
+
+def test_an_operation_whose_program_is_killed_is_done_again_once(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "blocks")
+    mission.gate("blocks")
+    operation = want(owner, "lab.blocks")
+    kill_program(mission, operation, 1)
+    mission.until("select 1 from operation where id = %s and attempt = 2", [operation])
+    begun(mission, operation, attempt=2)
+    mission.open("blocks")
+    mission.state(operation, "done")
+    assert mission.effects("lab.blocks") == ["begin", "begin", "end"]
+    lines = [line["line"] for line in owner.get(f"/api/operations/{operation}/log").json()["items"]]
+    assert lines == ["blocks begins", claims.KILLED, "blocks begins"]
+
+
+def test_an_operation_whose_program_is_killed_again_fails_and_says_what_to_do(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    mission.declare("lab", "blocks")
+    mission.gate("blocks")
+    operation = want(owner, "lab.blocks")
+    kill_program(mission, operation, 1)
+    mission.until("select 1 from operation where id = %s and attempt = 2", [operation])
+    kill_program(mission, operation, 2)
+    mission.state(operation, "failed")
+    problem = owner.get(f"/api/operations/{operation}").json()["problem"]
+    assert claims.KILLED in problem["reason"] and problem["remedy"].endswith("then retry it")
+    assert mission.effects("lab.blocks") == ["begin", "begin"]
+
+
+def test_an_operation_whose_program_is_killed_as_it_is_cancelled_does_not_begin_again(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    mission.declare("lab", "blocks")
+    mission.gate("blocks")
+    operation = want(owner, "lab.blocks")
+    begun(mission, operation)
+    mission.link.execute("update operation set cancel_requested_at = now() where id = %s", [operation])
+    os.kill(mission.pids("lab.blocks")[-1], signal.SIGKILL)
+    mission.state(operation, "cancelled")
+    assert mission.effects("lab.blocks") == ["begin"]
 
 
 def test_an_operation_that_waits_is_cancelled_and_never_begins(mission: Lab, owner: httpx.Client) -> None:

@@ -19,12 +19,15 @@ LEASE_SECONDS = 30.0
 RENEWALS = 15
 # An operation that took so many workers with it needs a person.
 MOST_ATTEMPTS = 5
+# One whose program was killed from outside is begun so many times: what killed it may come again.
+MOST_KILLED = 2
 # What waits for room is tried again by the clock, since who works at a shell frees some unheard, and not for ever.
 ROOM_SECONDS, MOST_ROOM_SECONDS = 30.0, 3600.0
 
 # The shares whose operations start machines, and stop them.
 MOVING = ("engine", "machines")
 
+KILLED = "its program was killed (SIGKILL)"
 LOST = {
     "field": "operation",
     "value": "",
@@ -113,6 +116,14 @@ def wait_for_room(link: Link, held: Claim, reason: str) -> bool:
             and created_at > now() - make_interval(secs => %s) returning id"""
     values = [reason, ROOM_SECONDS, held.id, held.attempt, list(MOVING), MOST_ROOM_SECONDS]
     return link.execute(query, values).fetchone() is not None
+
+
+def begin_again(link: Link, held: Claim) -> bool:
+    """Put it back into the queue, since its program was killed; false if it was begun often enough, or is not ours."""
+    say(link, held, KILLED)
+    query = """update operation set state = 'queued', worker = null, lease_until = null
+        where id = %s and attempt = %s and state = 'running' and attempt - refusals < %s returning id"""
+    return link.execute(query, [held.id, held.attempt, MOST_KILLED]).fetchone() is not None
 
 
 def _leave_alone_no_longer(link: Link) -> None:

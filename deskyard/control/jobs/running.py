@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -59,6 +60,14 @@ class Cancelled(Exception):
     """A person wants it ended."""
 
 
+class Killed(DeskyardError):
+    """Its program was ended from outside, by what no program can answer to."""
+
+    def __init__(self, held: Claim) -> None:
+        reason = f"{claims.KILLED}, as the kernel does where memory lacks, and it is not begun again by itself"
+        super().__init__("operation", held.kind, reason, "see journalctl -k on the worker's machine, then retry it")
+
+
 @dataclass(frozen=True)
 class Runner:
     """Runs operations; `standby` starts the program that does them.
@@ -104,6 +113,12 @@ class Runner:
             with lend() as link:
                 waits = claims.wait_for_room(link, held, error.reason)
             if not waits:
+                self._end(lend, held, turn, "failed", error.as_dict())
+        except Killed as error:
+            # What it does is made to be done again, as where its worker is killed.
+            with lend() as link, link.transaction():
+                again = claims.begin_again(link, held)
+            if not again:
                 self._end(lend, held, turn, "failed", error.as_dict())
         except DeskyardError as error:
             self._end(lend, held, turn, "failed", error.as_dict())
@@ -202,6 +217,8 @@ class Runner:
             raise kind(**{name: done["problem"].get(name, "") for name in ("field", "value", "reason", "remedy")})
         if code != 0 or not done:
             self._hold(lend, held)
+            if code == -signal.SIGKILL:
+                raise Killed(held)
             raise DeskyardError("operation", held.kind, f"its program ended with {code}", "see its log, then retry it")
         if "secret" in done:
             query = """insert into operation_secret (operation_id, actor, value, expires_at)
