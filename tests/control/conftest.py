@@ -9,7 +9,7 @@ import pytest
 from deskyard.control.confinement import LATE
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import Link, connect
-from tests.control.lab import EVERYTHING, Lab, lab
+from tests.control.lab import CHILD, EVERYTHING, Lab, lab
 from tests.control.taken import confined
 from tests.support.requirements import need_root
 
@@ -26,9 +26,16 @@ def whole() -> Iterator[Lab]:
 
 
 @pytest.fixture
-def mission(whole: Lab) -> Iterator[Lab]:
+def child() -> str:
+    """The program that does operations; of a file with another its tests share a worker, too."""
+    return CHILD
+
+
+@pytest.fixture
+def mission(whole: Lab, child: str) -> Iterator[Lab]:
     whole.clear()
-    _begin(whole, "web", "worker", "recorder")
+    _begin(whole, "web", "recorder")
+    whole.work_by(child)
     yield whole
     # What still runs is not the next test's.
     for row in whole.link.execute("select id from operation where state = 'running'").fetchall():

@@ -44,6 +44,7 @@ LEASE_SECONDS = 3.0
 PROVIDER = "Example"
 ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games", identity="lp", link="news", relay="uucp")
 CLEAR_SECONDS = 60.0
+CHILD = "tests.control.child"
 CLEARED = (
     "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop,"
     " operation, workspace, api_key, key_proof, session, passkey",
@@ -70,6 +71,8 @@ class Lab:
     # Where its database is, if that is elsewhere.
     address: str | None = None
     networks: dict[str, int] = field(default_factory=dict)
+    # The program that does what its worker claims.
+    child: str = CHILD
 
     @property
     def path(self) -> Path:
@@ -154,10 +157,18 @@ class Lab:
             listener.listen(64)
             yield listener
 
-    def worker(self, name: str = "worker", child: str = "tests.control.child") -> None:
+    def worker(self, name: str = "worker", child: str | None = None) -> None:
         """Start a worker."""
+        self.child = child or self.child
         options = ["--database", self.url(WORKER), "--origin", ORIGIN, "--lease", str(LEASE_SECONDS)]
-        self.start(name, "deskyard.control.jobs.worker", *options, "--child", sys.executable, "-m", child)
+        self.start(name, "deskyard.control.jobs.worker", *options, "--child", sys.executable, "-m", self.child)
+
+    def work_by(self, child: str) -> None:
+        """See that a worker runs whose operations are done by a program; one that does so already goes on."""
+        if "worker" in self.processes and self.child != child:
+            self.end("worker")
+        if "worker" not in self.processes:
+            self.worker(child=child)
 
     def recorder(self) -> None:
         """Start the recorder."""

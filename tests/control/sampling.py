@@ -4,6 +4,8 @@ One sample is sent by all callers in turn, the mightiest last: what the others c
 """
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -37,6 +39,10 @@ TAKES: list[Any] = [checks.negative_data_rejection, checks.missing_required_head
 
 # By which the API knows who asks.
 CREDENTIALS = ("authorization", "cookie")
+
+# What is replaced of a sample as it is sent.
+CHANGED = ("path_parameters", "headers", "cookies")
+_MADE: dict[tuple[str, str, int, int], list[tuple[Case, dict[str, Any]]]] = {}
 
 Judge = Callable[[Case, httpx.Response], str | None]
 
@@ -88,19 +94,35 @@ def sample(
     """
     found = Sample()
     schema = schemathesis.openapi.from_dict(document)
+    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     for result in schema.get_all_operations():
         operation = result.ok()
         if operation.path in ENDLESS or (only is not None and operation.label != only):
             continue
         there = (known or {}).get(operation.path, {})
-        for case in _cases(operation, number, examples):
+        for case in _cases(operation, digest, number, examples):
             _fill(case, there, found.sent)
             _send(case, callers, found)
     return found
 
 
-def _cases(operation: Any, number: int, examples: int) -> Iterator[Case]:
-    """Samples of a call: what its form allows, and what it does not."""
+def _cases(operation: Any, document: str, number: int, examples: int) -> Iterator[Case]:
+    """Samples of a call of a document: what its form allows, and what it does not.
+
+    To make them up is half of what a sample costs: those of the same seed are kept, and given out as they were made.
+    """
+    key = (document, operation.label, number, examples)
+    if key not in _MADE:
+        made = _made_up(operation, number, examples)
+        _MADE[key] = [(case, {name: getattr(case, name) for name in CHANGED}) for case in made]
+    for case, parts in _MADE[key]:
+        for name, value in parts.items():
+            if getattr(case, name) is not value:
+                setattr(case, name, value)
+        yield case
+
+
+def _made_up(operation: Any, number: int, examples: int) -> list[Case]:
     made: list[Case] = []
     for mode in GenerationMode:
         strategy = operation.as_strategy(generation_mode=mode)
@@ -120,7 +142,7 @@ def _cases(operation: Any, number: int, examples: int) -> Iterator[Case]:
         # Of a call that takes nothing, nothing is invalid.
         with contextlib.suppress(Unsatisfiable):
             collect()
-    yield from made
+    return made
 
 
 def _fill(case: Case, there: Mapping[str, str], count: int) -> None:

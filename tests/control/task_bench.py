@@ -1,7 +1,5 @@
 """A Mission Control whose worker gives desktops for a task, at the seats of `seated.py`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -14,6 +12,7 @@ from tests.control import seated
 from tests.control.lab import Lab
 
 TASKS = "/api/workspaces/lab/tasks"
+SEATED = "tests.control.seated"
 
 
 class Bench:
@@ -35,16 +34,11 @@ class Bench:
         return {seat["name"]: seat["state"] for seat in client.get(TASKS).json()["items"]}
 
 
-@contextmanager
-def begun(mission: Lab, monkeypatch: pytest.MonkeyPatch, child: str = "tests.control.seated") -> Iterator[Bench]:
-    """The bench, with all seats free; `child` is the program that does operations."""
+def begun(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The bench, with all seats free, where `SEATED` does what is wanted, or a program that stands in for that."""
     monkeypatch.setenv("DESKYARD_HOME", str(mission.path / "home"))
     declared = seated.stand_in(mission.path, monkeypatch.setattr)
     observer.write_declared(mission.link, declared)
     found = Bench(mission, declared)
     found.see()
-    mission.end("worker")
-    mission.worker(child=child)
-    yield found
-    mission.end("worker")
-    mission.worker()
+    return found

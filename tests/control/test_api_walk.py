@@ -14,7 +14,6 @@ import pytest
 from deskyard.control.folder import ids
 from deskyard.control.process import proxy
 from deskyard.control.process.settings import PORT, Settings
-from deskyard.control.store.cluster import OWNER
 from deskyard.host.deadline import Deadline
 from tests.control.lab import ACCOUNTS, TREE, WAIT_SECONDS, Lab
 from tests.control.task_bench import begun
@@ -28,10 +27,14 @@ RUN_SECONDS = 4 * WAIT_SECONDS
 
 
 @pytest.fixture
+def child() -> str:
+    return "tests.control.walked"
+
+
+@pytest.fixture
 def place(mission: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with what the walk wants there: `inv`, `ca.pem`, and Mission Control behind its name and port."""
     need_programs("curl", "jq", "haproxy", "bash")
-    monkeypatch.setenv("DATABASE", mission.url(OWNER))
     made = issue(tmp_path, HOST)
     shutil.copy(made.authority, tmp_path / "ca.pem")
     mission.folder.certificate.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +53,8 @@ def place(mission: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     file = tmp_path / "haproxy.cfg"
     file.write_text(proxy.configuration(Settings("local", "localhost", near, PORT), mission.folder))
     argv = [shutil.which("haproxy") or "haproxy", "-db", "-f", str(file)]
-    with begun(mission, monkeypatch, "tests.control.walked"), subprocess.Popen(argv) as process:
+    begun(mission, monkeypatch)
+    with subprocess.Popen(argv) as process:
         try:
             assert Deadline(WAIT_SECONDS).wait_for(lambda: _listens(near) or process.poll() is not None, 0.1)
             assert process.poll() is None

@@ -1,6 +1,7 @@
 """What was refused, and who read what few should, is in the audit: without what was sent, and bounded in a flood."""
 
 import asyncio
+import contextlib
 import signal
 import threading
 from collections.abc import Iterator
@@ -15,22 +16,41 @@ from deskyard.control.api.application import create
 from deskyard.control.api.pages import Pages
 from deskyard.control.asked import tally as tally_module
 from deskyard.control.asked.tally import MOST, Asked, Tally
-from deskyard.control.store.cluster import OWNER
-from tests.control.lab import ORIGIN, Lab
+from deskyard.control.store.cluster import OWNER, WEB
+from tests.control.lab import CHILD, EVERYTHING, ORIGIN, Lab
 from tests.control.people import enrolled
 from tests.control.test_every_call import served
 
 SECRET = "dyk_0123456789ab_not-a-key-but-somebody-may-have-mistyped-one"
 
 
-@pytest.fixture(autouse=True)
-def begun(mission: Lab) -> Iterator[None]:
-    """A web process that has counted nothing yet; its minute is not over before the test."""
-    mission.end("web", signal.SIGTERM)
-    mission.web()
-    mission.until("select 1 where not exists (select from audit_intake)", [])
-    mission.link.execute("truncate audit_entry")
-    yield
+@pytest.fixture
+def mission(whole: Lab) -> Lab:
+    """Without its web process, which writes down what it counted as it ends."""
+    if "web" in whole.processes:
+        whole.end("web", signal.SIGTERM)
+    whole.clear()
+    if "recorder" not in whole.processes:
+        whole.recorder()
+    whole.work_by(CHILD)
+    whole.until("select 1 where not exists (select from audit_intake)", [])
+    whole.link.execute("truncate audit_entry")
+    return whole
+
+
+@pytest.fixture
+def web(mission: Lab) -> Iterator[contextlib.ExitStack]:
+    """An application that has counted nothing yet, with the web process's rights and socket; it ends with the stack."""
+    mission.folder.web_socket.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(served(create(mission.url_as(WEB), ORIGIN, Pages()), mission.folder.web_socket))
+        yield stack
+
+
+@pytest.fixture
+def owner(web: contextlib.ExitStack, mission: Lab) -> Iterator[httpx.Client]:
+    with mission.client(mission.key(*EVERYTHING)) as client:
+        yield client
 
 
 def lines(mission: Lab, action: str, times: int) -> list[dict[str, Any]]:
@@ -64,6 +84,7 @@ def test_who_is_refused_is_written_down_at_once_with_what_and_without_what_was_s
     assert len(lines(mission, "request.refused", 2)) == 2
 
 
+@pytest.mark.usefixtures("web")
 def test_a_page_of_another_site_is_written_down_under_nobody_it_pretends_to_be(mission: Lab) -> None:
     with mission.client() as client:
         person = enrolled(mission, client, "ada", "admin")
@@ -76,6 +97,7 @@ def test_a_page_of_another_site_is_written_down_under_nobody_it_pretends_to_be(m
 
 def test_a_flood_is_counted_in_two_lines_a_minute_and_no_request_of_it_is_lost(mission: Lab) -> None:
     flood = 400
+    mission.web()
 
     def ask() -> None:
         with mission.client() as nobody:
@@ -95,7 +117,9 @@ def test_a_flood_is_counted_in_two_lines_a_minute_and_no_request_of_it_is_lost(m
     assert {line["target"] for line in found} == {"GET /api/desktops"}
 
 
-def test_who_reads_keys_people_sessions_or_the_audit_is_written_down(mission: Lab, owner: httpx.Client) -> None:
+def test_who_reads_keys_people_sessions_or_the_audit_is_written_down(
+    mission: Lab, web: contextlib.ExitStack, owner: httpx.Client
+) -> None:
     mission.declare("lab", "first")
     for path in ("keys", "people", "sessions", "audit"):
         assert owner.get(f"/api/{path}").status_code == 200
@@ -107,7 +131,7 @@ def test_who_reads_keys_people_sessions_or_the_audit_is_written_down(mission: La
     # What everybody who may look sees all day is not.
     for path in ("desktops", "workspaces", "operations", "me"):
         assert owner.get(f"/api/{path}").status_code == 200
-    mission.end("web", signal.SIGTERM)
+    web.close()
     actions = {row["action"] for row in mission.link.execute("select distinct action from audit_entry").fetchall()}
     assert actions == {"keys.read", "people.read", "sessions.read", "audit.read", "audit.export"}
 

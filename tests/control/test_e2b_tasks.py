@@ -10,7 +10,7 @@ from e2b import NotFoundException, Sandbox, SandboxException, SandboxNotFoundExc
 
 from deskyard.life.pool import filling
 from tests.control.lab import Lab
-from tests.control.task_bench import Bench, begun
+from tests.control.task_bench import SEATED, Bench, begun
 from tests.control.test_e2b import MAY, listed, opens_of
 from tests.support.e2b_door import Served, served
 
@@ -18,9 +18,13 @@ SECONDS = 3600
 
 
 @pytest.fixture
-def bench(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    with begun(mission, monkeypatch) as found:
-        yield found
+def child() -> str:
+    return SEATED
+
+
+@pytest.fixture
+def bench(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return begun(mission, monkeypatch)
 
 
 @pytest.fixture

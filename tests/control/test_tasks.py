@@ -3,7 +3,6 @@
 import os
 import secrets
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -22,14 +21,18 @@ from deskyard.plan.pool.seat import State
 from tests.control import seated
 from tests.control.lab import Lab
 from tests.control.people import Person, enrolled
-from tests.control.task_bench import TASKS, Bench, begun
+from tests.control.task_bench import SEATED, TASKS, Bench, begun
 from tests.control.test_programs import twin
 
 
 @pytest.fixture
-def bench(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    with begun(mission, monkeypatch) as found:
-        yield found
+def child() -> str:
+    return SEATED
+
+
+@pytest.fixture
+def bench(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return begun(mission, monkeypatch)
 
 
 def done(client: httpx.Client, method: str = "POST", path: str = TASKS, body: Any = None) -> dict[str, Any]:
@@ -102,7 +105,7 @@ def test_a_worker_that_is_killed_while_a_desktop_is_made_leaves_one_claim(
     bench.mission.end("worker")
     if also_its_child:
         os.kill(number, signal.SIGKILL)
-    bench.mission.worker(child="tests.control.seated")
+    bench.mission.worker()
     last = bench.mission.until(query, [operation["id"], 2])["line"].split()[-1]
     bench.mission.open(last)
     end = bench.mission.state(operation["id"], "done", "failed")
@@ -123,7 +126,7 @@ def test_a_worker_that_is_killed_behind_the_claim_gives_the_same_desktop(bench: 
         bench.mission.until(query, [operation["id"]])
         bench.mission.end("worker")
         assert bench.claimers() == [f"{operation['actor']} {operation['id']}"]
-    bench.mission.worker(child="tests.control.seated")
+    bench.mission.worker()
     end = bench.mission.state(operation["id"], "done", "failed")
     assert (end["state"], end["attempt"], end["result"]["desktop"]) == ("done", 2, "lab.s1")
     assert bench.claimers() == [f"{operation['actor']} {operation['id']}"]

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deskyard.control.folder import Folder
 from deskyard.control.jobs import child as product
-from deskyard.control.store.connection import connect
+from deskyard.control.store.cluster import Cluster
 from tests.control import child, seated
 
 STATES = {"desktop.start": "ready", "desktop.stop": "stopped"}
@@ -22,7 +23,8 @@ STATES = {"desktop.start": "ready", "desktop.stop": "stopped"}
 def observed(wanted: Mapping[str, Any]) -> None:
     """Write down what becomes of a desktop."""
     kind, id = wanted["kind"], wanted["desktop"]
-    with connect(os.environ["DATABASE"]) as link:
+    folder = Folder(Path(os.environ["LAB"]).parent)
+    with Cluster(folder).as_owner() as link:
         if kind == "desktop.create":
             link.execute(
                 "insert into desktop (id, workspace_id, name, tier, image, address, state)"

@@ -65,13 +65,13 @@ class Usage(Form):
 
 @dataclass
 class Together:
-    """What the lines that were read add up to."""
+    """The sum of the lines that were read."""
 
     microseconds: int = 0
     micros: int = 0
 
     def used(self, row: Row) -> Used:
-        """What a row of added lines tells."""
+        """The form of a row of added lines."""
         found = Used(**_place(row), tier=row.get("tier"), microseconds=row["microseconds"], micros=row["micros"])
         self.microseconds += found.microseconds
         self.micros += found.micros
