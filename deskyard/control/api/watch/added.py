@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -85,13 +86,18 @@ async def written(
     together = Together()
     async with pool.connection() as link:
         head = f'{{"since":"{since}","until":"{until}","items":['
-        async for part in _each(link, _added(usage.LINES, usage.AMOUNTS, by, "tier"), values, together.used):
-            yield head + part
-            head = ""
+        # Closed here: a cursor that was left open would be closed when its connection is another's.
+        async with aclosing(
+            _each(link, _added(usage.LINES, usage.AMOUNTS, by, "tier"), values, together.used)
+        ) as parts:
+            async for part in parts:
+                yield head + part
+                head = ""
         head += f'],"microseconds":{together.microseconds},"micros":{together.micros},"claimed":['
-        async for part in _each(link, _added(usage.CLAIMS, TOKENS, by), values, _claimed):
-            yield head + part
-            head = ""
+        async with aclosing(_each(link, _added(usage.CLAIMS, TOKENS, by), values, _claimed)) as parts:
+            async for part in parts:
+                yield head + part
+                head = ""
         measured, left_out = await traffic.measured(link, values, by)
         rest = {
             "measured": _plain(measured),
