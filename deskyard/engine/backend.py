@@ -1,6 +1,6 @@
 """The seam between workspaces and where they run: what each backend does in its own way. A new one is a row here."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -180,6 +180,12 @@ class Machines(Protocol):
 
     def want(self, domain: str, power: Power) -> None:
         """Keep with the machine what it is wanted to be, and whether it starts with its host; moves nothing."""
+
+    def mend_wishes(self, domains: Collection[str]) -> None:
+        """Keep anew with these what they are wanted to be, where the way back to a snapshot broke off; moves nothing.
+
+        Where such a way takes the wish along there is nothing to do.
+        """
 
     def take_room(self, domain: str) -> None:
         """Count on a machine that is about to start; raises `NoRoom` if there is none for it now."""

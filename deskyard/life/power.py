@@ -42,8 +42,12 @@ class Machine:
 
     @contextmanager
     def alone(self, *, at_once: bool = False) -> Iterator[None]:
-        """Keep others from moving it meanwhile; with `at_once` an error if another does."""
+        """Keep others from moving it meanwhile; with `at_once` an error if another does.
+
+        What a task that was killed has left of the wish for it is mended first.
+        """
         with turn.of(self.plan, self.name, at_once=at_once):
+            self.machines.mend_wishes([self.domain])
             yield
 
     def move(self, power: Power, work: Callable[[], None], only_if: Callable[[], bool] = lambda: True) -> bool:

@@ -13,7 +13,7 @@ from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.desktop import customise_delivery, key_delivery
 from deskyard.desktop.customise_delivery import How
-from deskyard.engine.backend import Backend, backend_of, machines_of
+from deskyard.engine.backend import Backend, Machines, backend_of, machines_of
 from deskyard.engine.change import Change
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import ConfigError, SiteError
@@ -67,7 +67,7 @@ def up(
             _look_after_seats(declared)
             stack = WorkspaceStack(name)
             backend = backend_of(declared.site)
-            asleep = _asleep(declared.plan)
+            asleep = _asleep(declared.plan, machines_of(declared.plan))
             if declared.plan.gateway.machine.domain in asleep:
                 raise SiteError("workspace", name, "is stopped", f"run ./inv workspace.start {name}, then this again")
             backend.clear(name, stack.on_cluster)
@@ -169,9 +169,10 @@ def _look_after_seats(declared: Declared) -> None:
         seats.require_fit(declared)
 
 
-def _asleep(plan: WorkspacePlan) -> dict[str, Power]:
-    """The machines that are wanted off or paused."""
-    return {domain: power for domain, power in machines_of(plan).desired().items() if power is not Power.RUNNING}
+def _asleep(plan: WorkspacePlan, machines: Machines) -> dict[str, Power]:
+    """The machines that are wanted off or paused, mended first: what is planned next goes by that."""
+    machines.mend_wishes([desktop.machine.domain for desktop in plan.desktops])
+    return {domain: power for domain, power in machines.desired().items() if power is not Power.RUNNING}
 
 
 def _put_back(plan: WorkspacePlan, asleep: dict[str, Power]) -> None:

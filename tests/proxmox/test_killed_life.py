@@ -15,8 +15,11 @@ from deskyard.host.deadline import Deadline
 from deskyard.life import power, snapshot
 from deskyard.life.backup import backup, restoration, retention
 from deskyard.plan.power import Power
+from deskyard.plan.proxmox.power_tag import power_of
+from deskyard.plan.proxmox.view import tags_of
 from deskyard.plan.snapshot import Snapshot
 from deskyard.site.proxmox.life.power import DATE
+from deskyard.workspace import workspace
 from tests.proxmox.backed_up import TARGET, Desk, desk_with_trials
 from tests.proxmox.bench import OF_CHANCE
 from tests.proxmox.test_restores import Kill, Killed
@@ -121,8 +124,9 @@ TASKS: dict[str, tuple[Sequence[Callable[[], Any]], Callable[[], Any], int]] = {
     "resume from disk": ((save,), start, 2),
     "snapshot with memory": ((), take, 1),
     "snapshot of the disk": ((stop,), take, 1),
-    # Wanted as then: the cluster takes the tag of then back, and who is killed there has lost another wish.
-    "back to a snapshot": ((take,), restore, 1),
+    "back to a snapshot": ((take,), restore, 3),
+    "back to a snapshot, wanted off now": ((take, stop), restore, 4),
+    "back to a snapshot, wanted off then": ((stop, take, start), restore, 4),
     "delete a snapshot": ((take,), delete, 1),
 }
 
@@ -174,6 +178,73 @@ def test_task_that_was_killed_at_any_call_is_ended_by_the_next(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     is_ended_by_the_next(place, Kill(monkeypatch), name, list)
+
+
+# What is done before a way back to a snapshot: the cluster brings back what was wanted then.
+WISHES: dict[str, tuple[Sequence[Callable[[], Any]], Power]] = {
+    "off then, to run now": ((stop, take, start), Power.RUNNING),
+    "to run then, off now": ((take, stop), Power.OFF),
+    "to run then, paused now": ((take, pause), Power.PAUSED),
+    "paused then, off now": ((pause, take, stop), Power.OFF),
+    "off then, paused now": ((stop, take, start, pause), Power.PAUSED),
+}
+
+
+def put_back() -> None:
+    """What any task of the desktop does before its own work."""
+    with power.opened(TARGET).alone():
+        pass
+
+
+def planned() -> None:
+    """What `workspace.up` does before it plans anything."""
+    machine = power.opened(TARGET)
+    workspace._asleep(machine.plan, machine.machines)
+
+
+@pytest.mark.parametrize("name", WISHES)
+@pytest.mark.parametrize("next_run", [put_back, planned])
+def test_wish_of_now_stands_after_a_kill_at_any_call_of_a_way_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str, next_run: Callable[[], None]
+) -> None:
+    kill, (prepare, now) = Kill(monkeypatch), WISHES[name]
+    for before in prepare:
+        before()
+    described = place.desk.vm.config.get("description")
+    at_first = Memory(place.desk.rack.peer)
+    found = points(kill, restore)
+    differed = False
+    for fatal, heard in found:
+        at_first.put_back()
+        killed(place, kill, restore, fatal, heard=heard)
+        machine = power.opened(TARGET)
+        differed |= power_of(tags_of(place.desk.vm.config)) is not now
+        # Also before anybody mends it.
+        assert machine.machines.desired() == {machine.domain: now}
+        assert machine.machines.states()[machine.domain]["desired"] is now
+        next_run()
+        config = place.desk.vm.config
+        assert power_of(tags_of(config)) is now, (fatal, heard)
+        assert (bool(int(config["onboot"])), config.get("description")) == (now is Power.RUNNING, described)
+    # At one of these points at least the tags were those of then.
+    assert differed
+
+
+def test_next_task_waits_for_the_way_back_that_the_cluster_still_works_at(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for before in (stop, take, start):
+        before()
+    kill = Kill(monkeypatch)
+    kill.at(2, heard=True)
+    monkeypatch.setitem(place.desk.fake.faults.slow_tasks, "qmrollback", 1.0)
+    with pytest.raises(Killed):
+        restore()
+    kill.at(0, heard=True)
+    assert [task["type"] for task in place.desk.fake.tasklog if task["status"] == "running"] == ["qmrollback"]
+    put_back()
+    place.settle()
+    assert power_of(tags_of(place.desk.vm.config)) is Power.RUNNING
 
 
 def no_half_backup_is_listed(place: Place, kill: Kill, sample: Callable[..., Any]) -> None:

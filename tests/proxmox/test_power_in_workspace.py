@@ -6,10 +6,14 @@ import pytest
 
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.plan.power import Power
+from deskyard.plan.proxmox.power_tag import POWER_TAGS
+from deskyard.plan.proxmox.view import tags_of
+from deskyard.plan.snapshot import Snapshot
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.machines import ClusterMachines
 from tests.proxmox.bench import NAME, Bench
 from tests.proxmox.rack import SITE, changed, watched
+from tests.proxmox.test_restores import Kill, Killed
 
 
 @pytest.fixture
@@ -92,6 +96,28 @@ def test_what_stands_still_and_is_wanted_to_run_is_drift(up: Bench) -> None:
     assert sorted(changed(stack.preview())) == power
     up.run("up")
     assert states(up) == ["running", "running", "running"]
+
+
+def test_what_a_killed_way_back_to_a_snapshot_left_of_the_wish_is_mended_by_up(
+    up: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rack, dev1 = up.rack, domain(up, "dev1")
+    stopped(up, "dev1")
+    machines(up).take_snapshot(dev1, Snapshot("before"))
+    machines(up).want(dev1, Power.RUNNING)
+    machines(up).start(dev1)
+    with monkeypatch.context() as patched:
+        # Behind the rollback, before what it is wanted to be is written again.
+        Kill(patched).at(2, heard=True)
+        with pytest.raises(Killed):
+            machines(up).restore_snapshot(dev1, "before")
+    assert POWER_TAGS[Power.OFF] in tags_of(rack.machines(NAME)["dev1"].config)
+    assert machines(up).desired()[dev1] is Power.RUNNING
+    up.run("up")
+    assert states(up) == ["running"] * 3
+    config = rack.machines(NAME)["dev1"].config
+    assert (POWER_TAGS[Power.OFF] in tags_of(config), int(config["onboot"])) == (False, 1)
+    assert changed(WorkspaceStack(NAME).preview()) == []
 
 
 def test_a_workspace_is_removed_whose_desktops_are_paused(up: Bench) -> None:

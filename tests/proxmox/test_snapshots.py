@@ -244,11 +244,32 @@ def test_what_is_wanted_now_outlives_what_was_wanted_then(desk: Desk, then: Powe
     assert desk.rack.root.ask("GET", f"{desk.path}/config")["onboot"] == int(now is Power.RUNNING)
 
 
-def test_without_its_power_written_again_a_machine_would_be_wanted_as_then(desk: Desk) -> None:
+def test_without_its_power_written_again_a_machine_would_be_wanted_as_then(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MachinePower, "hold_wish", lambda _: None)
     desk.take("before")
     desk.machines.want(desk.domain, Power.OFF)
     assert MachineSnapshots(connect(read_site(SITE)), desk.vm.node, desk.vm.vmid).restore("before")
     assert desk.machines.desired() == {desk.domain: Power.RUNNING}
+
+
+@pytest.mark.parametrize("description", ["lab.dev1", "", "by hand\nin two lines"])
+def test_description_is_as_it_was_after_the_way_back(desk: Desk, description: str) -> None:
+    if description:
+        desk.rack.root.ask("PUT", f"{desk.path}/config", description=description)
+    desk.machines.want(desk.domain, Power.OFF)
+    desk.take("before")
+    desk.machines.want(desk.domain, Power.PAUSED)
+    desk.restore("before")
+    assert desk.vm.config.get("description", "") == description
+
+
+def test_line_that_names_no_power_is_no_wish(desk: Desk) -> None:
+    desk.rack.root.ask("PUT", f"{desk.path}/config", description="deskyard-power=asleep", tags="deskyard-power.off")
+    desk.machines.mend_wishes([desk.domain])
+    assert desk.machines.desired() == {desk.domain: Power.OFF}
+    assert desk.vm.config["description"] == "deskyard-power=asleep"
 
 
 def test_what_is_wanted_outlives_a_way_back_that_fails_after_the_configuration(desk: Desk, peer: Peer) -> None:

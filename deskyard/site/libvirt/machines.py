@@ -1,7 +1,7 @@
 """The machines of a workspace on this machine's hypervisor: their states, and evidence of their failures."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,6 +82,9 @@ class LibvirtMachines:
         """Keep with a machine what it is wanted to be."""
         with daemon.machine(domain) as machine:
             power.want(machine, wanted)
+
+    def mend_wishes(self, domains: Collection[str]) -> None:
+        """Nothing has to be done: what goes back to a snapshot takes along what it is wanted to be now."""
 
     def take_room(self, domain: str) -> None:
         """Count on a machine that is about to start; raises `NoRoom` if its memory is not free."""

@@ -1,8 +1,8 @@
 """The machines of a workspace on a cluster: how they are, and what they showed before they failed."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,9 +11,9 @@ from deskyard.host.vm.agent_answer import HELD, held
 from deskyard.model.site import Site
 from deskyard.plan.power import Load, Power
 from deskyard.plan.proxmox.backup_note import Keeper
-from deskyard.plan.proxmox.power_tag import power_of
+from deskyard.plan.proxmox.power_tag import wish_of
 from deskyard.plan.proxmox.seat_words import seat_owner
-from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view, tags_of
+from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
 from deskyard.site.proxmox import listing, sdn, templates
@@ -120,6 +120,11 @@ class ClusterMachines:
         if not self._power(domain).want(power):
             self._unwritten[domain] = power
 
+    def mend_wishes(self, domains: Collection[str]) -> None:
+        """Write anew what these are wanted to be where a task was killed that took one of them back to a snapshot."""
+        found = [domain for domain in domains if domain in self._found]
+        ask_each(found, lambda domain: self._power(domain).mend_wish())
+
     def take_room(self, domain: str) -> None:
         """None is looked for: machines were placed where the full sizes of all fit, whether they run or not."""
 
@@ -169,16 +174,7 @@ class ClusterMachines:
 
     def restore_snapshot(self, domain: str, name: str) -> None:
         """Bring a machine back to a snapshot; what it is wanted to be stays, and its clock is right."""
-        found, wanted = self._snapshots(domain), self.desired()[domain]
-        try:
-            runs = found.restore(name)
-        except SiteError:
-            # The configuration of then may be back although its memory is not; the first error is the one to show.
-            with suppress(SiteError):
-                self.want(domain, wanted)
-            raise
-        self.want(domain, wanted)
-        if runs:
+        if self._snapshots(domain).restore(name):
             self._power(domain).set_clock()
 
     def delete_snapshot(self, domain: str, name: str) -> None:
@@ -240,7 +236,7 @@ class ClusterMachines:
         waits = any(row.get("key") in ("cores", "memory") and "pending" in row for row in rows)
         return {
             "state": state_of(status),
-            "desired": power_of(tags_of(options)),
+            "desired": wish_of(options),
             "restart_needed": status.get("status") == "running" and waits,
             "vcpus": int(options.get("cores") or 1) * int(options.get("sockets") or 1),
             "memory_mib": int(str(options.get("memory") or 0)),

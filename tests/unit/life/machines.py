@@ -1,6 +1,6 @@
 """Machines of workspace `lab` that do at once what they are asked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +64,7 @@ class Machines:
         self.moves: list[tuple[str, str, Power]] = []
         self.sizes = {"/": 20, "/home": 10}
         self.promised: list[tuple[str, int]] = []
+        self.mended: list[str] = []
 
     def states(self) -> dict[str, dict[str, Any]]:
         return {domain: {"state": state, "desired": self.wanted[domain]} for domain, state in self.now.items()}
@@ -83,6 +84,9 @@ class Machines:
 
     def want(self, domain: str, wanted: Power) -> None:
         self.wanted[domain] = wanted
+
+    def mend_wishes(self, domains: Collection[str]) -> None:
+        self.mended += domains
 
     def take_room(self, domain: str) -> None:
         if domain in self.too_large and self.now[domain] in ("stopped", "saved"):

@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -205,6 +205,9 @@ class Machines:
 
     def want(self, domain: str, power: Power) -> None:
         self.world.step("want", lambda found: found["wanted"].update({domain: str(power)}))
+
+    def mend_wishes(self, domains: Collection[str]) -> None:
+        """A wish is what was written last."""
 
     def take_room(self, domain: str) -> None:
         """There is always room."""

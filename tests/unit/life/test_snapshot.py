@@ -70,6 +70,14 @@ def test_desktop_that_is_wanted_off_or_paused_is_so_again_though_its_memory_came
     assert (machines.now[DEV1], machines.wanted[DEV1], waits) == (state, wanted, [])
 
 
+def test_each_task_of_a_desktop_first_mends_the_wish_that_a_killed_restore_left(machines: Machines) -> None:
+    power.stop("lab/dev1")
+    snapshot.create("lab/dev1", Snapshot("before"))
+    assert machines.mended == [DEV1, DEV1]
+    snapshot.listing("lab/dev1")
+    assert machines.mended == [DEV1, DEV1]
+
+
 def test_snapshot_that_is_not_there_moves_nothing(machines: Machines) -> None:
     for do in (snapshot.restore, snapshot.delete):
         with pytest.raises(ConfigError, match="has no such snapshot"):

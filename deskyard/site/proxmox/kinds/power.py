@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from deskyard.plan.power import Power
-from deskyard.plan.proxmox.power_tag import power_of
-from deskyard.plan.proxmox.view import tags_of
+from deskyard.plan.proxmox.power_tag import wish_of
 from deskyard.site.proxmox.client import Client
 from deskyard.site.proxmox.kinds.disk_size import disk_size_gib, refuse_smaller
 from deskyard.site.proxmox.kinds.drive import Caps, capped, caps_of, drive_of, options_of, volume_of
@@ -56,7 +55,7 @@ class PowerKind(Kind[PowerInputs]):
         path = vm_path(node, int(identity))
         config = client.get(f"{path}/config")
         protection = bool(int(config.get("protection") or 0))
-        wanted = power_of(tags_of(config)) is Power.RUNNING
+        wanted = wish_of(config) is Power.RUNNING
         running = not wanted or MachinePower(client, node, int(identity)).state() not in ("stopped", "saved", "paused")
         guarded = protection or not state["protected"]
         # Somebody may have given it more: that is kept.
@@ -85,7 +84,7 @@ class PowerKind(Kind[PowerInputs]):
             upid = client.put(f"{path}/resize", disk=inputs["disk"], size=f"{inputs['disk_gib']}G")
             wait_task(client, upid, RESIZE_SECONDS)
         _cap(client, path, inputs, config)
-        if power_of(tags_of(config)) is Power.RUNNING and power.let_run():
+        if wish_of(config) is Power.RUNNING and power.let_run():
             power.set_clock(CANCELLATION.pause)
         return {"running": True, "guarded": True}
 

@@ -7,18 +7,19 @@ Read in qemu-server 8.4.10: PVE/API2/Qemu.pm (update_vm_api, vm_shutdown, vm_sus
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.host.vm.agent_answer import understood
 from deskyard.host.vm.clock import set_clock, shifted
 from deskyard.plan.power import Power, spare
-from deskyard.plan.proxmox.power_tag import power_of, with_power
+from deskyard.plan.proxmox.power_tag import held_wish, power_of, wish_of, with_held_wish, with_power
 from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import ApiError, quoted
 from deskyard.site.proxmox.machine import DISK, ClusterMachine
-from deskyard.site.proxmox.task import wait_task
+from deskyard.site.proxmox.task import running, wait_task
 
 START_SECONDS, STOP_SECONDS, SAVE_SECONDS = 600.0, 300.0, 1800.0
 # How long a guest has to shut down, and its agent to answer once it goes on.
@@ -28,6 +29,7 @@ DATE = "/bin/date"
 # `query-status` of QEMU; `prelaunch` waits for its start, and `suspended` is a guest that sleeps by itself.
 PAUSED = frozenset({"paused", "prelaunch", "suspended"})
 CHANGED = "checksum mismatch"
+GOES_BACK = "qmrollback"
 # `suspending` stays where a machine's memory could not be saved.
 LOCKED = "VM is locked (suspend"
 
@@ -51,28 +53,50 @@ class MachinePower(ClusterMachine):
 
     def desired(self) -> Power:
         """Read what the machine is wanted to be."""
-        return power_of(tags_of(self.client.get(f"{self._path}/config")))
+        return wish_of(self.client.get(f"{self._path}/config"))
 
     def want(self, power: Power) -> bool:
         """Keep what it is wanted to be, and whether it starts with its node.
 
         False if its memory is on disk, or on its way: then the cluster lets nobody write it.
         """
+        try:
+            self._configure(lambda config: _wanting(config, power))
+        except ApiError as error:
+            if LOCKED not in error.reason:
+                raise
+            return False
+        return True
+
+    def hold_wish(self) -> None:
+        """Let what it is wanted to be outlive its way back to a snapshot, until `mend_wish`."""
+        self._configure(lambda config: {"description": with_held_wish(config, wish_of(config))})
+
+    def mend_wish(self) -> None:
+        """Write anew what it is wanted to be if it went back to a snapshot, once it has come there."""
+        wish = held_wish(self.client.get(f"{self._path}/config"))
+        if wish is None:
+            return
+        for upid in running(self.client, self.node, kind=GOES_BACK, vmid=self.vm_id):
+            # Of a task that was killed. How it ended is seen in what is there.
+            with suppress(SiteError):
+                wait_task(self.client, upid)
+        self.want(wish)
+
+    def _configure(self, change: Callable[[Mapping[str, Any]], Mapping[str, object]]) -> None:
+        """Write what `change` says of its configuration, if anything; anew if somebody else wrote it meanwhile."""
         for _ in range(WRITES):
             config = self.client.get(f"{self._path}/config")
-            tags, on_boot = with_power(tags_of(config), power), power is Power.RUNNING
-            if power_of(tags_of(config)) is power and bool(int(config.get("onboot") or 0)) == on_boot:
-                return True
-            given = {"tags": ";".join(tags)} if tags else {"delete": "tags"}
+            given = change(config)
+            if not given:
+                return
             try:
-                self.client.put(f"{self._path}/config", **given, onboot=on_boot, digest=config["digest"])
+                self.client.put(f"{self._path}/config", **given, digest=config["digest"])
             except ApiError as error:
-                if LOCKED in error.reason:
-                    return False
                 if CHANGED not in error.reason:
                     raise
             else:
-                return True
+                return
         reason = f"somebody else changed its configuration {WRITES} times in a row"
         raise SiteError("machine", self.name, reason, "run the command again")
 
@@ -147,6 +171,18 @@ class MachinePower(ClusterMachine):
 
     def _task(self, verb: str, seconds: float, **params: object) -> None:
         wait_task(self.client, self.client.post(f"{self._path}/status/{verb}", **params), seconds)
+
+
+def _wanting(config: Mapping[str, Any], power: Power) -> dict[str, object]:
+    """The options of a machine that is wanted to be so; none if it has them."""
+    on_boot, is_held = power is Power.RUNNING, held_wish(config) is not None
+    if power_of(tags_of(config)) is power and bool(int(config.get("onboot") or 0)) == on_boot and not is_held:
+        return {}
+    given = {"tags": ";".join(with_power(tags_of(config), power))}
+    given |= {"description": with_held_wish(config, None)} if is_held else {}
+    emptied = [option for option, value in given.items() if not value]
+    left: dict[str, object] = {option: value for option, value in given.items() if value}
+    return {**left, **({"delete": ",".join(emptied)} if emptied else {}), "onboot": on_boot}
 
 
 def _read_clock(agent: ClusterAgent) -> float:

@@ -8,11 +8,13 @@ no rollback touches.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.plan.snapshot import Snapshot, oldest_first
 from deskyard.site.proxmox.client import quoted
+from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.machine import DISK, ClusterMachine, is_running
 from deskyard.site.proxmox.task import wait_task
 
@@ -58,20 +60,26 @@ class MachineSnapshots(ClusterMachine):
         """Bring disk, memory and configuration back to what they were; whether the machine runs from its memory.
 
         The configuration is that of then: tags, start with the node, cores, memory, NICs. The description and the
-        firewall's rules stay as they are. Without memory the machine is off.
+        firewall's rules stay as they are, and so does what the machine is wanted to be. Without memory it is off.
         """
         self._unlocked("it cannot go back")
         state = self._row(name).get("snapstate")
         if state:
             reason = f"was interrupted ({state}), and nothing can go back to it"
             raise SiteError("snapshot", name, reason, "delete it: ./inv snapshot.delete")
+        power = MachinePower(self.client, self.node, self.vm_id)
+        power.hold_wish()
         try:
             wait_task(self.client, self.client.post(f"{self._path}/snapshot/{quoted(name)}/rollback"))
         except SiteError as error:
+            # The configuration of then may be back although its memory is not; the first error is the one to show.
+            with suppress(SiteError):
+                power.mend_wish()
             if NOT_NEWEST not in error.reason:
                 raise
             reason = f"{self.name} has newer ones, and its storage goes back to the newest alone"
             raise SiteError("snapshot", name, reason, "delete those that were taken after it") from error
+        power.mend_wish()
         return is_running(self.client, self.node, self.vm_id)
 
     def delete(self, name: str) -> None:
