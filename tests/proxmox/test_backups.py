@@ -24,6 +24,7 @@ from deskyard.site.proxmox.life.copies import Copy
 from tests.proxmox import test_contract
 from tests.proxmox.backed_up import FOLDER, NAME, SERVER, STORAGE, TARGET, Desk, desk_on
 from tests.proxmox.rack import SITE
+from tests.proxmox.test_restores import Kill, Killed
 from tests.support.pve import Client, Peer
 from tests.support.pve.asking import refused
 
@@ -90,10 +91,10 @@ def test_one_that_is_off_is_backed_up_with_the_nonce_that_it_has(desk: Desk) -> 
 
 
 def test_what_is_not_whole_is_never_listed_and_the_next_one_works(desk: Desk) -> None:
-    for fault in ("read", "notes", "late", "empty"):
+    for fault in ("read", "notes", "cut", "late", "empty"):
         with desk.wrong(fault), pytest.raises(SiteError):
             backup.run(TARGET)
-        assert desk.ids() == [], fault
+        assert (desk.ids(), desk.volumes) == ([], {}), fault
     made = backup.run(TARGET)["backup"]
     assert desk.ids() == [made["id"]]
 
@@ -110,6 +111,70 @@ def test_one_whose_maker_died_is_half_and_goes_when_backups_are_pruned(
     done = retention.prune(TARGET, (1, *ALL[1:]), really=True)
     assert (done["half"], done["removed"]) == (1, [])
     assert [f"{STORAGE}:{volume}" for volume in desk.volumes] == [made["manifest"]]
+
+
+def left_without_notes(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault: str) -> str:
+    """The volume of a backup whose task could write no notes, and whose maker died meanwhile."""
+    before = set(desk.volumes)
+    with monkeypatch.context() as patched, desk.wrong(fault):
+        Kill(patched).at(1, heard=True)
+        with pytest.raises(Killed):
+            backup.run(TARGET)
+    (left,) = set(desk.volumes) - before
+    assert "notes" not in desk.volumes[left]
+    return left
+
+
+@pytest.mark.parametrize("fault", ["notes", "cut"])
+def test_one_without_notes_whose_maker_died_is_half_and_goes_with_the_next_backup_or_pruning(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, published: Any, fault: str
+) -> None:
+    kept = backup.run(TARGET)["backup"]
+    left_without_notes(desk, monkeypatch, fault)
+    assert (desk.ids(), len(desk.volumes)) == ([kept["id"]], 2)
+    assert retention.prune(TARGET, (1, *ALL[1:]))["half"] == 1
+    assert len(desk.volumes) == 2
+    retention.prune(TARGET, (1, *ALL[1:]), really=True)
+    assert (desk.ids(), len(desk.volumes)) == ([kept["id"]], 1)
+    left_without_notes(desk, monkeypatch, fault)
+    made = backup.run(TARGET)["backup"]
+    assert (desk.ids(), len(desk.volumes)) == ([kept["id"], made["id"]], 2)
+    calls = desk.published()
+    assert [call for call in calls if call.path.endswith("/tasks") and call.parameters.get("typefilter") == "vzdump"]
+    assert sorted(set(test_contract._faults(calls, published))) == []
+
+
+def test_what_has_no_notes_and_is_not_certainly_of_a_killed_backup_is_left_alone(
+    desk: Desk, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whole, its notes taken away by somebody.
+    cleared = backup.run(TARGET)["backup"]["manifest"].partition(":")[2]
+    desk.volumes[cleared].pop("notes")
+    # Left by a killed backup, and protected by somebody since.
+    protected = left_without_notes(desk, monkeypatch, "notes")
+    desk.volumes[protected]["protected"] = 1
+    # Of somebody else: in the same moment by another name, and by a task of another token with our words.
+    desk.keep_foreign(ctime=desk.volumes[protected]["ctime"]).pop("notes")
+    with desk.wrong("notes"):
+        notes = f"deskyard-unfinished site={SITE} workspace={NAME} desktop=dev1 id=20260101-000000 nonce=n made=1"
+        given = {"vmid": desk.vm.vmid, "storage": STORAGE, "mode": "snapshot", "notes-template": notes}
+        assert root.finish("POST", f"nodes/{desk.vm.node}/vzdump", **given) == "OK"
+    there = dict(desk.volumes)
+    assert len(there) == 4
+    made = backup.run(TARGET)["backup"]
+    assert retention.prune(TARGET, (1, *ALL[1:]), really=True)["half"] == 0
+    assert set(desk.volumes) == {*there, made["manifest"].partition(":")[2]}
+
+
+def test_what_an_earlier_backup_left_keeps_none_away_if_it_cannot_be_removed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = left_without_notes(desk, monkeypatch, "notes")
+    with monkeypatch.context() as patched:
+        patched.setattr(Api, "delete", lambda *_, **__: (_ for _ in ()).throw(SiteError("x", "y", "is busy", "wait")))
+        made = backup.run(TARGET)["backup"]
+    assert "could not be removed: is busy" in capsys.readouterr().err
+    assert set(desk.volumes) == {left, made["manifest"].partition(":")[2]}
 
 
 def test_pruning_says_first_what_goes_and_leaves_what_is_protected_or_of_others(desk: Desk) -> None:

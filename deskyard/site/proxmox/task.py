@@ -1,13 +1,14 @@
 """Waits for what a cluster does in the background, and says how it ended."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from deskyard.errors import SiteError
 from deskyard.site.proxmox.client import Client, quoted
 
-TAIL_LINES, MOST_LINES = 15, 500
+TAIL_LINES, MOST_LINES, MOST_PAGES, MOST_TASKS = 15, 500, 20, 1000
 TASK_SECONDS = 1800.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 3.0
 
@@ -42,8 +43,26 @@ def running(client: Client, node: str, *, kind: str | None = None, vmid: int | N
         if not row.get("endtime")
         and row.get("status") in (None, "", "RUNNING", "running")
         and kind in (None, row.get("type"))
-        and (vmid is not None or client.token.id in (row.get("user"), f"{row.get('user')}!{row.get('tokenid')}"))
+        and (vmid is not None or _is_ours(client, row))
     ]
+
+
+def ended(client: Client, node: str, *, kind: str, vmid: int) -> list[dict[str, Any]]:
+    """The tasks of a kind about a machine that this token began and that have ended on a node, the latest first."""
+    given = {"source": "all", "typefilter": kind, "vmid": vmid, "limit": MOST_TASKS}
+    rows = client.get(f"nodes/{node}/tasks", **given)
+    return [row for row in rows if row.get("endtime") and row.get("type") == kind and _is_ours(client, row)]
+
+
+def log_of(client: Client, upid: str) -> list[str]:
+    """The lines of a task's log."""
+    path, lines = f"nodes/{node_of(upid)}/tasks/{quoted(upid)}/log", list[str]()
+    for _ in range(MOST_PAGES):
+        rows = client.get(path, start=len(lines), limit=MOST_LINES)
+        lines += [str(row.get("t", "")) for row in rows]
+        if len(rows) < MOST_LINES:
+            break
+    return lines
 
 
 def wait_task(
@@ -90,6 +109,10 @@ def _verdict(client: Client, upid: str, path: str, ending: str) -> Done:
     if ending.startswith("WARNINGS"):
         return Done(upid, f"{ending}\n{tail}")
     raise SiteError("task", upid, f"{ending}\n{tail}", "mend what the log names, then run the command again")
+
+
+def _is_ours(client: Client, row: Mapping[str, Any]) -> bool:
+    return client.token.id in (row.get("user"), f"{row.get('user')}!{row.get('tokenid')}")
 
 
 def _parts(upid: str) -> list[str]:

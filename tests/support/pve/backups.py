@@ -8,6 +8,7 @@ deletes volumes. Where a Proxmox Backup Server differs, `backup_server.py` has i
 """
 
 import re
+import shlex
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -29,9 +30,9 @@ VARIABLES = ("cluster", "guestname", "node", "vmid")
 class BackupApi:
     """Part of the peer; `backup_faults` are what goes wrong with each backup.
 
-    `read`: the disks cannot be read to their end. `notes`: no notes can be written. `late`: the task fails with its
-    archive made, as where a hook fails. `empty`: an archive of no size. `restore`: an archive that is damaged. Each
-    archive is of `backup_bytes`; `archives` are the configurations in them.
+    `read`: the disks cannot be read to their end. `notes`: no notes can be written. `cut`: the task dies before it has
+    written them. `late`: the task fails with its archive made, as where a hook fails. `empty`: an archive of no size.
+    `restore`: an archive that is damaged. Each archive is of `backup_bytes`; `archives` are the configurations in them.
     """
 
     backup_faults: set[str]
@@ -109,6 +110,7 @@ class BackupApi:
         keep = store.get("keep-last")
         if keep and not int(values.get("remove", 1)) and len(own) >= keep:
             raise TaskError("job errors")
+        self._say("vzdump", f"INFO: starting new backup job: {command_line(values)}")
         moment = time.time()
         name, made = (self._to_server if store["type"] == "pbs" else self._to_file)(store, vm, moment)
         volume = {"content": "backup", "vmid": vm.vmid, "ctime": int(moment), **made}
@@ -117,8 +119,17 @@ class BackupApi:
             volume["size"] = 1 if store["type"] == "pbs" else 0
         store["volumes"][name] = volume
         self.archives[f"{storage}:{name}"] = dict(vm.config)
-        if notes and "notes" not in self.backup_faults:
-            volume["notes"] = re.sub(r"\{\{vmid\}\}", str(vm.vmid), notes)
+        kept = name.removeprefix("backup/")
+        place, target = ("Proxmox Backup Server", kept) if store["type"] == "pbs" else ("vzdump", f"/dump/{kept}")
+        self._say("vzdump", f"INFO: creating {place} archive '{target}'")
+        if "cut" in self.backup_faults:
+            raise TaskError("interrupted by signal")
+        if notes:
+            self._say("vzdump", "INFO: adding notes to backup")
+            if "notes" in self.backup_faults:
+                self._say("vzdump", "WARN: unable to add notes - Input/output error")
+            else:
+                volume["notes"] = re.sub(r"\{\{vmid\}\}", str(vm.vmid), notes)
         for old in sorted(own)[: len(own) + 1 - keep] if keep and int(values.get("remove", 1)) else ():
             del store["volumes"][old]
         if "late" in self.backup_faults:
@@ -207,6 +218,12 @@ class BackupApi:
         names = (time.strftime(form, time.localtime(moment + later)) for later in range(3600))
         name = next(name for name in names if name not in store["volumes"])
         return name, {"format": "vma.zst", "size": self.backup_bytes}
+
+
+def command_line(values: Values) -> str:
+    """The call as vzdump writes it into its log (pve-guest-common, PVE/VZDump/Common.pm)."""
+    options = (f"--{key} {shlex.quote(str(value))}" for key, value in values.items() if key != "vmid")
+    return f"vzdump {values['vmid']} {' '.join(options)}"
 
 
 def wrong_template(text: str) -> str:

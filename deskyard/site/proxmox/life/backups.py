@@ -24,6 +24,7 @@ from deskyard.site.proxmox.client import ApiError, Client, quoted
 from deskyard.site.proxmox.life import exchange, trial
 from deskyard.site.proxmox.life.copies import require_room
 from deskyard.site.proxmox.life.exchange import Exchange
+from deskyard.site.proxmox.life.unnoted import with_lost_notes
 from deskyard.site.proxmox.machine import vm_path
 from deskyard.site.proxmox.task import finish, wait_task
 
@@ -56,7 +57,10 @@ class ClusterArchive:
         """All that is kept of a desktop; not finished are those whose task failed, or whose beginner died."""
         rows = self._volumes()
         whole, half = (backup_note.read(rows, self._owner, desktop, head) for head in (WHOLE, UNFINISHED))
-        return Survey(whole, half, {str(row["volid"]) for row in rows if int(row.get("protected") or 0)})
+        protected = {str(row["volid"]) for row in rows if int(row.get("protected") or 0)}
+        machine = self._seen(desktop)
+        unnoted = self._unnoted(machine, desktop, rows) if machine is not None else []
+        return Survey(whole, [*half, *unnoted], protected)
 
     def runs(self, desktop: str) -> bool:
         """Whether the desktop runs; raises `SiteError` while no backup can be made of it."""
@@ -86,6 +90,7 @@ class ClusterArchive:
         """
         machine, storage = self._machine(wanted.desktop), self.location
         self._require_storage(machine.node)
+        self._tidy(machine, wanted.desktop)
         upid = self._client.post(
             f"nodes/{machine.node}/vzdump",
             vmid=machine.vm_id,
@@ -159,6 +164,18 @@ class ClusterArchive:
                     remedy = "give that account DatastorePowerUser on the datastore there, then run it again"
                     raise SiteError("backup", backup.id, reason, remedy) from error
 
+    def _tidy(self, machine: SeenMachine, desktop: str) -> None:
+        """Take away what earlier tasks made of it and could not note anything to; what stays is in no backup's way."""
+        try:
+            self.drop(self._unnoted(machine, desktop, self._volumes()))
+        except SiteError as error:
+            say(f"    what an earlier backup has left could not be removed: {error.reason.splitlines()[0]}")
+
+    def _unnoted(self, machine: SeenMachine, desktop: str, rows: Sequence[Mapping[str, Any]]) -> list[Backup]:
+        """Volumes of a desktop to which the tasks that made them could not write their notes."""
+        found = with_lost_notes(self._client, machine.vm_id, rows)
+        return backup_note.read(found, self._owner, desktop, UNFINISHED)
+
     def _write(self, node: str, backup: Backup) -> None:
         text = backup_note.notes(self._owner, backup, WHOLE)
         self._client.put(_volume(node, self.location, backup.manifest), notes=text)
@@ -201,7 +218,8 @@ class ClusterArchive:
         there: dict[str, dict[str, Any]] = {}
         for node in self._nodes():
             for row in self._listed(node.name):
-                there.setdefault(str(row["volid"]) if node.shared else f"{node.name}/{row['volid']}", row)
+                name = str(row["volid"]) if node.shared else f"{node.name}/{row['volid']}"
+                there.setdefault(name, {**row, "shared": node.shared})
             if node.shared:
                 break
         return list(there.values())
@@ -232,11 +250,14 @@ class ClusterArchive:
             raise SiteError("storage", self.location, reason, remedy)
 
     def _machine(self, desktop: str) -> SeenMachine:
-        view = read_view(self._client.get("cluster/resources", type="vm"), (), {})
-        found = view.machine_of(Owner(self._owner.site, self._owner.workspace, desktop))
+        found = self._seen(desktop)
         if found is None:
             raise SiteError("machine", desktop, "is not in the cluster", "run ./inv workspace.up")
         return found
+
+    def _seen(self, desktop: str) -> SeenMachine | None:
+        view = read_view(self._client.get("cluster/resources", type="vm"), (), {})
+        return view.machine_of(Owner(self._owner.site, self._owner.workspace, desktop))
 
 
 @dataclass(frozen=True)
