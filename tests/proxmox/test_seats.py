@@ -25,7 +25,7 @@ from deskyard.plan.proxmox import seat_words
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.client import ApiError, connect
 from deskyard.workspace.seats import Seats
-from tests.proxmox.rack import SITE, Rack, watched
+from tests.proxmox.rack import SITE, USER, Rack, watched
 from tests.proxmox.seats_on_peer import NAME, Court, court, desktops
 from tests.support.claimers import FOREVER, die, race
 from tests.support.pve import Peer
@@ -73,6 +73,22 @@ def test_machine_at_a_seat_is_guarded_before_its_first_start_and_waits(lab: Cour
     assert words is not None and (words.state, words.by) == (State.WAITING, "")
     assert "deskyard-seat.waiting" in lab.config("s1")["tags"] and not int(lab.config("s1")["onboot"])
     assert states(lab.seats()) == {"s1": State.WAITING}
+
+
+@pytest.mark.parametrize(("storage", "form"), [("shared", "qcow2"), ("local-lvm", "raw")], ids=["files", "volumes"])
+def test_its_volume_of_home_has_the_form_that_those_of_other_desktops_have(
+    lab: Court, request: pytest.FixtureRequest, storage: str, form: str
+) -> None:
+    request.addfinalizer(lab.rack.site)
+    lab.rack.site(storages={"disks": storage})
+    granted = lab.rack.peer.fake.acl[USER]
+    # The template stays where it was.
+    lab.rack._grant()
+    lab.rack.peer.fake.acl[USER] += granted
+    lab.make("s1")
+    volume = lab.config("s1")["scsi1"].partition(",")[0]
+    assert volume.startswith(f"{storage}:")
+    assert (lab.rack.peer.fake._qm_volume(volume) or {})["format"] == form
 
 
 def test_machine_that_is_not_as_planned_is_never_started(lab: Court, monkeypatch: pytest.MonkeyPatch) -> None:

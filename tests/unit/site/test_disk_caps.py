@@ -51,9 +51,10 @@ def test_burst_of_a_tier_changes_in_place() -> None:
 def test_disks_at_a_seat_of_a_cluster_have_the_burst_of_its_tier(burst: DiskBurst | None, written: str) -> None:
     machine = SimpleNamespace(home_gib=8)
     planned: Any = SimpleNamespace(
-        disk_iops=100, disk_mib_per_second=None, disk_burst=burst, storage="local-lvm", machine=machine
+        disk_iops=100, disk_mib_per_second=None, disk_burst=burst, node="pve1", storage="local-lvm", machine=machine
     )
-    system, home = disposables._disks(planned, "local-lvm:vm-100-disk-0,size=4G,iops_rd=7").values()
+    client: Any = SimpleNamespace(get=lambda _: {"type": "lvmthin"})
+    system, home = disposables._disks(client, planned, "local-lvm:vm-100-disk-0,size=4G,iops_rd=7").values()
     assert system == f"local-lvm:vm-100-disk-0,discard=on,iops_rd=100,iops_wr=100{written}"
     assert home.startswith("local-lvm:8,") and home.endswith(f",iops_rd=100,iops_wr=100{written}")
     assert drive.caps_of(drive.options_of(home)) == drive.Caps.of(100, None, burst)

@@ -140,7 +140,7 @@ class ClusterDisposables:
             **_hardware(vm),
             **{f"net{number}": _nic(nic) for number, nic in enumerate(vm.nics)},
             **_first_boot(vm, public_key(self._site)),
-            **_disks(vm, str(config[DISK])),
+            **_disks(self._client, vm, str(config[DISK])),
         }
         finish(self._client, self._client.post(f"{path}/config", **options, digest=config["digest"]), CONFIG_SECONDS)
         if disk_size_gib(config, DISK) < vm.machine.disk_gib:
@@ -221,12 +221,12 @@ def _first_boot(vm: VmPlan, key: str) -> dict[str, object]:
     }
 
 
-def _disks(vm: VmPlan, system: str) -> dict[str, str]:
+def _disks(client: Client, vm: VmPlan, system: str) -> dict[str, str]:
     """Both disks with the caps of its tier: the one that was cloned, and a blank one for /home."""
     caps = Caps.of(vm.disk_iops, vm.disk_mib_per_second, vm.disk_burst)
     drives = {DISK: drive_of(volume_of(system), capped({**options_of(system), "discard": "on"}, caps))}
-    if vm.machine.home_gib is not None:
-        drives[HOME_DISK] = drive_of(f"{vm.storage}:{vm.machine.home_gib}", home.options({}, caps))
+    if (size := vm.machine.home_gib) is not None:
+        drives[HOME_DISK] = home.new_drive(client, vm.node, vm.storage, size, home.options({}, caps))
     return drives
 
 
