@@ -1,9 +1,11 @@
 """Takes snapshots of desktops, and brings desktops back to them."""
 
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from deskyard.errors import SiteError
 from deskyard.host.progress import say
 from deskyard.life import power
 from deskyard.life.moment import minute
@@ -37,14 +39,23 @@ def listing(target: str) -> dict[str, Any]:
 def restore(target: str, name: str, *, wait: bool = True) -> dict[str, Any]:
     """Bring a desktop back to a snapshot, and wait until its routes answer if it is wanted to run.
 
-    One that is wanted off or paused is so again, though it went on from its memory.
+    One that is wanted off or paused is so again, though it went on from its memory. Without memory none is paused: one
+    that was is off, and wanted so.
     """
     machine = power.opened(target)
     machines, domain = machine.machines, machine.domain
     with machine.alone():
-        plan.find(name, machines.snapshots(domain), target)
-        machines.restore_snapshot(domain, name)
-        wanted = machines.desired()[domain]
+        found, before = plan.find(name, machines.snapshots(domain), target), machines.desired()[domain]
+        wanted = _wanted_after(before, found)
+        if wanted is not before:
+            machines.want(domain, wanted)
+        try:
+            machines.restore_snapshot(domain, name)
+        except SiteError:
+            # The first error is the one to show.
+            with suppress(SiteError):
+                machines.want(domain, before)
+            raise
         if wanted is Power.RUNNING:
             machines.start(domain)
         elif machines.states()[domain]["state"] == "running":
@@ -64,10 +75,13 @@ def would_restore(target: str, name: str) -> dict[str, Any]:
     present = machine.machines.snapshots(machine.domain)
     found = plan.find(name, present, target)
     later = [snapshot.name for snapshot in present if snapshot.made > found.made]
-    # Without memory there is nothing to pause.
-    wanted = machine.machines.desired()[machine.domain]
-    wanted = Power.OFF if wanted is Power.PAUSED and not found.memory else wanted
+    wanted = _wanted_after(machine.machines.desired()[machine.domain], found)
     return {**machine.state(), "snapshot": asdict(found), "taken_after": later, "would_be": wanted}
+
+
+def _wanted_after(wanted: Power, found: Snapshot) -> Power:
+    """The power that a desktop is wanted to have once it is back: without memory there is nothing to pause."""
+    return Power.OFF if wanted is Power.PAUSED and not found.memory else wanted
 
 
 def would_text(found: dict[str, Any]) -> str:

@@ -127,6 +127,7 @@ TASKS: dict[str, tuple[Sequence[Callable[[], Any]], Callable[[], Any], int]] = {
     "back to a snapshot": ((take,), restore, 3),
     "back to a snapshot, wanted off now": ((take, stop), restore, 4),
     "back to a snapshot, wanted off then": ((stop, take, start), restore, 4),
+    "back to a snapshot without memory, wanted paused now": ((stop, take, start, pause), restore, 4),
     "delete a snapshot": ((take,), delete, 1),
 }
 
@@ -186,7 +187,6 @@ WISHES: dict[str, tuple[Sequence[Callable[[], Any]], Power]] = {
     "to run then, off now": ((take, stop), Power.OFF),
     "to run then, paused now": ((take, pause), Power.PAUSED),
     "paused then, off now": ((pause, take, stop), Power.OFF),
-    "off then, paused now": ((stop, take, start, pause), Power.PAUSED),
 }
 
 

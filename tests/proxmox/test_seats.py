@@ -25,8 +25,9 @@ from deskyard.plan.proxmox import seat_words
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.client import ApiError, connect
 from deskyard.workspace.seats import Seats
-from tests.proxmox.rack import SITE, USER, Rack, watched
+from tests.proxmox.rack import SITE, Rack, watched
 from tests.proxmox.seats_on_peer import NAME, Court, court, desktops
+from tests.proxmox.site_on_peer import USER
 from tests.support.claimers import FOREVER, die, race
 from tests.support.pve import Peer
 from tests.support.pve.memory import Memory

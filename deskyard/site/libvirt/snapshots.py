@@ -38,6 +38,9 @@ def restore(machine: Any, name: str) -> None:
         reason = "a backup tool left checkpoints, which going back would break"
         raise SiteError("machine", machine.name(), reason, "delete them: virsh checkpoint-delete --metadata")
     snapshot = _wanting(machine, name, power.desired(machine))
+    if machine.hasManagedSaveImage():
+        # It would outlive the way back, and the next start would run it on disks of another time.
+        machine.managedSaveRemove()
     machine.revertToSnapshot(snapshot, libvirt.VIR_DOMAIN_SNAPSHOT_REVERT_FORCE)
     if machine.isActive():
         power.go_on(machine)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from invoke import Context, Exit
 
-from deskyard.errors import ConfigError
+from deskyard.errors import ConfigError, SiteError
 from deskyard.life import power, snapshot
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import MOST, Snapshot
@@ -76,6 +76,32 @@ def test_each_task_of_a_desktop_first_mends_the_wish_that_a_killed_restore_left(
     assert machines.mended == [DEV1, DEV1]
     snapshot.listing("lab/dev1")
     assert machines.mended == [DEV1, DEV1]
+
+
+@pytest.mark.parametrize("to_disk", [False, True])
+def test_paused_desktop_is_off_and_wanted_so_once_it_is_back_at_a_snapshot_without_memory(
+    machines: Machines, waits: list[Sequence[str] | None], to_disk: bool
+) -> None:
+    power.stop("lab/dev1")
+    snapshot.create("lab/dev1", Snapshot("before"))
+    power.start("lab/dev1", wait=False)
+    power.pause("lab/dev1", to_disk=to_disk)
+    found = snapshot.would_restore("lab/dev1", "before")
+    assert (found["would_be"], machines.wanted[DEV1]) == (Power.OFF, Power.PAUSED)
+    done = snapshot.restore("lab/dev1", "before")
+    assert done["machines"] == [{"name": "dev1", "state": "stopped", "desired": found["would_be"]}]
+    assert waits == []
+
+
+def test_paused_desktop_whose_way_back_is_refused_is_wanted_paused_still(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.kept.append(Snapshot("before"))
+    power.pause("lab/dev1")
+    monkeypatch.setattr(machines, "restore_snapshot", lambda *_: (_ for _ in ()).throw(SiteError("a", "b", "c", "d")))
+    with pytest.raises(SiteError):
+        snapshot.restore("lab/dev1", "before")
+    assert (machines.now[DEV1], machines.wanted[DEV1]) == ("paused", Power.PAUSED)
 
 
 def test_snapshot_that_is_not_there_moves_nothing(machines: Machines) -> None:

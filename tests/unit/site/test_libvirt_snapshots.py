@@ -65,6 +65,20 @@ def test_snapshot_without_memory_leaves_the_domain_off(domain: Domain) -> None:
     assert domain.shifts == []
 
 
+@pytest.mark.parametrize("memory", [True, False])
+def test_memory_on_disk_goes_before_the_way_back_since_it_is_of_other_disks(domain: Domain, memory: bool) -> None:
+    if not memory:
+        power.shut_down(domain)
+    snapshots.take(domain, Snapshot("before"))
+    power.start(domain)
+    power.pause(domain, to_disk=True)
+    struck = Struck(domain, 9)
+    snapshots.restore(struck, "before")
+    assert struck.calls.index("managedSaveRemove") < struck.calls.index("revertToSnapshot")
+    power.shut_down(domain)
+    assert power.state(domain) == "stopped"
+
+
 @pytest.mark.parametrize(("then", "now"), [(Power.RUNNING, Power.OFF), (Power.OFF, Power.RUNNING)])
 def test_what_is_wanted_now_outlives_what_was_wanted_then(domain: Domain, then: Power, now: Power) -> None:
     power.want(domain, then)
@@ -78,7 +92,17 @@ def test_what_is_wanted_now_outlives_what_was_wanted_then(domain: Domain, then: 
 class Struck(Domain):
     """A domain of which whoever asks it something dies behind a call that changes it, counted from 1."""
 
-    CALLS = frozenset({"snapshotCreateXML", "revertToSnapshot", "setMetadata", "setAutostart", "create", "resume"})
+    CALLS = frozenset(
+        {
+            "snapshotCreateXML",
+            "managedSaveRemove",
+            "revertToSnapshot",
+            "setMetadata",
+            "setAutostart",
+            "create",
+            "resume",
+        }
+    )
 
     def __init__(self, domain: Domain, fatal: int) -> None:
         super().__init__(domain.machine)
