@@ -13,7 +13,7 @@ from deskyard.host.vm.agent_answer import HELD, held
 from deskyard.plan.power import Load, Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
-from deskyard.site.libvirt import agent, daemon, moves, power, snapshots, storage
+from deskyard.site.libvirt import agent, console_log, daemon, moves, power, snapshots, storage
 from deskyard.site.libvirt.backup import swap
 from deskyard.site.libvirt.backup.backups import LibvirtBackups
 from deskyard.site.libvirt.documents import GIB
@@ -21,7 +21,6 @@ from deskyard.site.libvirt.limits import memory
 from deskyard.site.libvirt.system_disk import LibvirtSystemDisk
 
 T = TypeVar("T")
-CONSOLE_LOGS = Path("/var/log/libvirt/qemu")
 
 
 def active_domains() -> set[str]:
@@ -190,7 +189,7 @@ def _hardware(xml: str) -> dict[str, int]:
 
 
 def _copy_console(domain: str, folder: Path) -> None:
-    source = CONSOLE_LOGS / f"{domain}-console.log"
+    source = console_log.path(domain)
     try:
         shutil.copyfile(source, folder / source.name)
     except OSError as error:

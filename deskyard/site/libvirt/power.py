@@ -12,8 +12,8 @@ from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.vm.clock import set_clock, shifted
 from deskyard.plan.power import Power
-from deskyard.site.libvirt import agent, storage
-from deskyard.site.libvirt.backup import freeze
+from deskyard.site.libvirt import agent, console_log, storage
+from deskyard.site.libvirt.backup import freeze, trial
 from deskyard.site.libvirt.link import gone_is_fine
 
 SHUTDOWN_SECONDS = 60.0
@@ -139,12 +139,15 @@ def pause(machine: Any, *, to_disk: bool) -> None:
 
 
 def forget(machine: Any) -> None:
-    """Undefine a domain with everything that libvirt keeps of it; its disks stay."""
+    """Undefine a domain with everything that libvirt keeps of it, and what it wrote to its console; its disks stay."""
     flags = libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     if machine.listAllCheckpoints():
         # None of ours: a backup tool left them.
         flags |= libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+    name = machine.name()
     machine.undefineFlags(flags)
+    for gone in (name, f"{name}{trial.SUFFIX}"):
+        console_log.remove(gone)
 
 
 def _resume(machine: Any) -> None:

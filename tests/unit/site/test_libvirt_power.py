@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import libvirt
@@ -10,7 +11,7 @@ import pytest
 
 from deskyard.errors import SiteError
 from deskyard.plan.power import Power
-from deskyard.site.libvirt import daemon, power, storage
+from deskyard.site.libvirt import daemon, documents, power, storage
 from deskyard.site.libvirt.kinds.domain import DomainKind
 from tests.unit.site.driver import NAME, XML, Domain, running
 
@@ -163,6 +164,55 @@ def test_domain_is_forgotten_with_all_that_is_kept_of_it(domain: Domain, kept: s
         power.shut_down(domain)
     power.forget(domain)
     assert NAME not in [found.name() for found in domain.connect().listAllDomains()]
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of console logs."""
+    monkeypatch.setattr(documents, "console_log", lambda machine: str(tmp_path / f"{machine}-console.log"))
+    return tmp_path
+
+
+def test_what_a_domain_wrote_to_its_console_goes_with_it_and_nobody_elses(domain: Domain, logs: Path) -> None:
+    mine = [f"{name}-console.log{part}" for name in (NAME, f"{NAME}.verify") for part in ("", ".0", ".12")]
+    others = [
+        f"{NAME}.log",
+        f"{NAME}0-console.log",
+        f"x{NAME}-console.log",
+        f"{NAME}-console.log.old",
+        f"{NAME}-console.log.0.gz",
+        f"{NAME.replace('-', '.')}-console.log",
+    ]
+    for name in (*mine, *others):
+        (logs / name).write_text("a secret of before")
+    kept = logs / "kept"
+    kept.write_text("of somebody")
+    (logs / f"{NAME}-console.log.3").symlink_to(kept)
+    power.shut_down(domain)
+    power.forget(domain)
+    assert sorted(path.name for path in logs.iterdir()) == sorted([*others, "kept"])
+    assert kept.read_text() == "of somebody"
+
+
+def test_domain_without_a_console_log_or_whose_folder_is_gone_is_forgotten(domain: Domain, logs: Path) -> None:
+    logs.rmdir()
+    power.shut_down(domain)
+    power.forget(domain)
+    assert NAME not in [found.name() for found in domain.connect().listAllDomains()]
+
+
+def test_domain_that_cannot_be_forgotten_keeps_what_it_wrote(
+    domain: Domain, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (logs / f"{NAME}-console.log").write_text("of now")
+
+    def refuse(_: int) -> None:
+        raise libvirt.libvirtError("it is busy")
+
+    monkeypatch.setattr(domain, "undefineFlags", refuse, raising=False)
+    with pytest.raises(libvirt.libvirtError, match="busy"):
+        power.forget(domain)
+    assert (logs / f"{NAME}-console.log").read_text() == "of now"
 
 
 @pytest.mark.parametrize("checkpoints", [["theirs"], []])

@@ -14,7 +14,7 @@ from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.facts import available_memory_mib
 from deskyard.host.vm.tried_guest import TriedGuest
-from deskyard.site.libvirt import agent
+from deskyard.site.libvirt import agent, console_log
 from deskyard.site.libvirt.link import gone_is_fine
 
 # No desktop has a name with a dot.
@@ -32,7 +32,7 @@ def answering(machine: Any, seconds: float = BOOT_SECONDS) -> TriedGuest:
 
     if not Deadline(seconds).wait_for(decided, POLL_SECONDS) or not machine.isActive():
         reason = f"the restored machine did not boot within {seconds:.0f} s"
-        raise SiteError("machine", machine.name(), reason, f"see /var/log/libvirt/qemu/{machine.name()}-console.log")
+        raise SiteError("machine", machine.name(), reason, f"see {console_log.path(machine.name())}")
     return TriedGuest(partial(agent.execute, machine))
 
 
@@ -44,13 +44,16 @@ def booted(machine: Any, disks: Mapping[str, Path]) -> Iterator[TriedGuest]:
     if available_memory_mib() < needed:
         reason = f"{available_memory_mib()} MiB of memory are free, and the trial needs {needed}"
         raise SiteError("machine", machine.name(), reason, "stop a desktop meanwhile")
-    _end(link, str(document.findtext("name")))
+    name = str(document.findtext("name"))
+    _end(link, name)
+    console_log.remove(name)
     # It ends with this connection, however this process ends.
     tried = link.createXML(ElementTree.tostring(document, encoding="unicode"), libvirt.VIR_DOMAIN_START_AUTODESTROY)
     try:
         yield answering(tried)
     finally:
-        _end(link, tried.name())
+        # What it wrote stays: where the trial failed, that may say why. The next one begins without it.
+        _end(link, name)
 
 
 def trial(xml: str, disks: Mapping[str, Path]) -> Element:
@@ -68,7 +71,7 @@ def trial(xml: str, disks: Mapping[str, Path]) -> Element:
     for disk in devices.findall("disk"):
         _replace(devices, disk, disks)
     for log in devices.iterfind("*/log"):
-        log.set("file", f"/var/log/libvirt/qemu/{name.text}-console.log")
+        log.set("file", str(console_log.path(name.text)))
     for channel in devices.findall("channel"):
         for source in channel.findall("source"):
             channel.remove(source)
