@@ -1,20 +1,20 @@
 """Stops, starts, pauses and resumes desktops; what a machine is wanted to be is kept with it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from deskyard.declaration import declaration
 from deskyard.engine.backend import Machines, backend_of, machines_of
-from deskyard.errors import ConfigError, SiteError
+from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.host.at_once import at_once
 from deskyard.host.progress import say
 from deskyard.life import asleep, waiting_pages
 from deskyard.life.pool import pool
 from deskyard.plan.names import domain as domain_of
-from deskyard.plan.power import NoRoom, Power
+from deskyard.plan.power import RESTING, NoRoom, Power, stage_of
 from deskyard.plan.workspace import GATEWAY, WorkspacePlan
 from deskyard.site.files import read_site
 from deskyard.site.ssh_link import SshLink
@@ -70,6 +70,7 @@ class Machine:
                 # What was to run and does not is drift, which `workspace.up` mends.
                 if power is not Power.RUNNING:
                     self.machines.want(self.domain, before)
+                self.show_rest()
                 raise
         say(f"    {self.name}: {self.machines.states()[self.domain]['state']}")
         return True
@@ -77,6 +78,24 @@ class Machine:
     def show(self, stage: Stage) -> None:
         """Have the pages that wait for it at its gateway know where it is; no task waits for that."""
         waiting_pages.tell(self.plan, self.name, stage)
+
+    def show_rest(self) -> None:
+        """Have those pages know if it rests; whether one that runs answers, its gateway finds by itself."""
+        if not waiting_pages.has_any(self.plan):
+            return
+        # A courtesy, also where a task has just failed because nothing answers.
+        with suppress(DeskyardError, OSError):
+            stage = stage_of(self.machines.states().get(self.domain))
+            if stage in RESTING.values():
+                self.show(stage)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Have those pages know if it rests at the end of a task that may leave it so, however that ends."""
+        try:
+            yield
+        finally:
+            self.show_rest()
 
     def shut_down(self, *, force: bool = False) -> None:
         """Shut it down, which those pages are shown; raises `SiteError` for a guest that does not listen."""

@@ -44,7 +44,7 @@ def restore(target: str, name: str, *, wait: bool = True) -> dict[str, Any]:
     """
     machine = power.opened(target)
     machines, domain = machine.machines, machine.domain
-    with machine.alone():
+    with machine.alone(), machine.shown():
         found, before = plan.find(name, machines.snapshots(domain), target), machines.desired()[domain]
         wanted = _wanted_after(before, found)
         if wanted is not before:

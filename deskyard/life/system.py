@@ -67,7 +67,7 @@ def upgrade(target: str, *, again: bool = False, packages: bool = False, dry_run
     image = declared.image_sources()[machine.plan.desktop(machine.name).machine.image]
     wanted = f"{image.name}-{image.digest}"
     exchange = _Exchange(machine)
-    with machine.alone():
+    with machine.alone(), machine.shown():
         if not dry_run:
             exchange.end_broken()
         if exchange.disk.image() == wanted and not again:
@@ -88,7 +88,7 @@ def roll_back(target: str) -> dict[str, Any]:
     """Give a desktop the system disk back that it had before its last exchange."""
     machine = power.behind_gateway(target)
     exchange = _Exchange(machine)
-    with machine.alone():
+    with machine.alone(), machine.shown():
         now = str(exchange.disk.image())
         if not exchange.disk.has_kept():
             reason = "no system disk of before is kept"

@@ -16,8 +16,13 @@ TELLER: Executor = ThreadPoolExecutor(1, "waiting pages")
 
 def tell(plan: WorkspacePlan, desktop: str, stage: Stage) -> None:
     """Tell it in the background, if the gateway is set up; it matters to nobody else whether it is heard."""
-    if SshLink(plan.site, plan.name).pinned(GATEWAY):
+    if has_any(plan):
         TELLER.submit(_tell, plan.name, desktop, stage, time.time())
+
+
+def has_any(plan: WorkspacePlan) -> bool:
+    """Whether a gateway is set up, at which pages may wait."""
+    return SshLink(plan.site, plan.name).pinned(GATEWAY)
 
 
 def _tell(workspace: str, desktop: str, stage: Stage, at: float) -> None:

@@ -54,7 +54,7 @@ def restore(target: str, name: str, *, force: bool = False, wait: bool = True) -
     machine = power.opened(target)
     machines, domain = machine.machines, machine.domain
     vault = vault_of(machine.plan.site, machine.plan.name)
-    with machine.alone(at_once=True):
+    with machine.alone(at_once=True), machine.shown():
         present = vault.present(machine.name)
         found = _found(name, present, target)
         vault.mend(machine)

@@ -1,20 +1,33 @@
 """Workspace `lab` with machines that do at once what they are asked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from deskyard.access import access
 from deskyard.declaration import declaration
-from deskyard.life import power
+from deskyard.life import power, waiting_pages
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.site.ssh_link import SshLink
+from deskyard.wire.stages import Stage
 from deskyard.workspace import readiness
 from tests.unit.life.desk import Desk
 from tests.unit.life.machines import PLAN, Machines
 from tests.unit.life.restic import forget_new, use_restic
+
+
+class AtOnce(Executor):
+    """Does in the task what else is done beside it."""
+
+    def submit(self, work: Any, /, *arguments: Any, **options: Any) -> "Future[Any]":
+        done: Future[Any] = Future()
+        done.set_result(work(*arguments, **options))
+        return done
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -48,6 +61,21 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str] | None]:
 
     monkeypatch.setattr(readiness, "wait", wait)
     return waits
+
+
+@pytest.fixture
+def heard(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Where the gateway of workspace `lab`, which is set up, was told that desktops are."""
+    found: list[tuple[str, str]] = []
+
+    def tell(name: str, stages: Mapping[str, tuple[Stage, float]]) -> None:
+        assert name == "lab"
+        found.extend((desktop, stage) for desktop, (stage, _) in stages.items())
+
+    SshLink(PLAN.site, PLAN.name).pin("gateway", "ssh-ed25519 AAAA")
+    monkeypatch.setattr(access, "tell_stages", tell)
+    monkeypatch.setattr(waiting_pages, "TELLER", AtOnce())
+    return found
 
 
 @pytest.fixture

@@ -168,6 +168,16 @@ def test_desktop_that_is_wanted_off_is_off_again_after_its_restore(desk: Desk, w
     assert (desk.text(), desk.machines.now[DEV1], waits) == ("first", "stopped", [])
 
 
+def test_gateway_is_told_that_a_desktop_is_off_after_its_restore(
+    desk: Desk, waits: list[Any], heard: list[tuple[str, str]]
+) -> None:
+    made = backup.run(TARGET)["backup"]["id"]
+    power.stop(TARGET)
+    heard.clear()
+    restoration.restore(TARGET, made)
+    assert heard == [("dev1", "stopped")]
+
+
 def test_nothing_moves_for_a_backup_that_is_not_there_or_a_desktop_whose_memory_is_kept(desk: Desk) -> None:
     with pytest.raises(ConfigError, match="no such backup"):
         restoration.restore(TARGET, "20200101-000000")

@@ -1,43 +1,19 @@
 """To stop, start and pause desktops: what is wanted is kept first, and a failure takes it back."""
 
 import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from deskyard.access import access
 from deskyard.errors import ConfigError, SiteError
-from deskyard.life import power, waiting_pages
+from deskyard.life import power, snapshot, waiting_pages
 from deskyard.plan.power import NoRoom, Power
+from deskyard.plan.snapshot import Snapshot
 from deskyard.site.ssh_link import SshLink
-from deskyard.wire.stages import Stage
 from tests.unit.life.machines import DEV1, DEV2, GATEWAY, PLAN, Machines
-
-
-class AtOnce(Executor):
-    """Does in the task what else is done beside it."""
-
-    def submit(self, work: Any, /, *arguments: Any, **options: Any) -> "Future[Any]":
-        done: Future[Any] = Future()
-        done.set_result(work(*arguments, **options))
-        return done
-
-
-@pytest.fixture
-def heard(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Where the gateway of workspace `lab`, which is set up, was told that desktops are."""
-    found: list[tuple[str, str]] = []
-
-    def tell(name: str, stages: Mapping[str, tuple[Stage, float]]) -> None:
-        assert name == "lab"
-        found.extend((desktop, stage) for desktop, (stage, _) in stages.items())
-
-    SshLink(PLAN.site, PLAN.name).pin("gateway", "ssh-ed25519 AAAA")
-    monkeypatch.setattr(access, "tell_stages", tell)
-    monkeypatch.setattr(waiting_pages, "TELLER", AtOnce())
-    return found
 
 
 @pytest.mark.parametrize(
@@ -198,6 +174,61 @@ def test_gateway_is_told_that_a_desktop_goes_on_which_did_not_listen(
     with pytest.raises(SiteError, match="did not shut down"):
         power.stop("lab/dev1")
     assert heard == [("dev1", "stopping"), ("dev1", "booting")]
+
+
+def test_gateway_is_told_that_a_desktop_is_off_which_a_restart_could_not_start_again(
+    machines: Machines, heard: list[tuple[str, str]]
+) -> None:
+    power.start("lab/dev1", wait=False)
+
+    def act(what: str) -> None:
+        if what == "running":
+            raise SiteError("node", "pve1", "start failed", "see its log")
+
+    machines.act = act
+    with pytest.raises(SiteError, match="start failed"):
+        power.restart("lab/dev1", wait=False)
+    assert (machines.now[DEV1], heard) == ("stopped", [("dev1", "booting"), ("dev1", "stopped")])
+
+
+@pytest.mark.parametrize(("wanted", "word"), [(Power.OFF, "stopped"), (Power.PAUSED, "paused"), (Power.RUNNING, None)])
+def test_gateway_is_told_where_a_restored_snapshot_has_left_a_desktop(
+    machines: Machines, waits: list[Sequence[str] | None], heard: list[tuple[str, str]], wanted: Power, word: str | None
+) -> None:
+    snapshot.create("lab/dev1", Snapshot("before"))
+    machines.want(DEV1, wanted)
+    snapshot.restore("lab/dev1", "before")
+    assert heard == ([("dev1", word)] if word else [])
+
+
+def test_gateway_is_told_that_a_task_that_failed_has_left_a_desktop_off(
+    machines: Machines, heard: list[tuple[str, str]]
+) -> None:
+    power.stop("lab/dev1")
+    snapshot.create("lab/dev1", Snapshot("before"))
+    power.start("lab/dev1", wait=False)
+    heard.clear()
+
+    def act(what: str) -> None:
+        if what == "running":
+            raise SiteError("node", "pve1", "start failed", "see its log")
+
+    machines.act = act
+    with pytest.raises(SiteError, match="start failed"):
+        snapshot.restore("lab/dev1", "before")
+    assert heard == [("dev1", "stopped")]
+
+
+def test_first_error_is_the_one_to_show_where_nobody_can_say_how_a_desktop_is(
+    machines: Machines, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> None:
+        raise SiteError("hypervisor", "x", "does not answer", "run ./inv site.up")
+
+    with pytest.raises(ConfigError, match="of the task"), power.opened("lab/dev1").shown():
+        monkeypatch.setattr(machines, "states", silent)
+        raise ConfigError("of the task", "b", "c of the task", "d")
+    assert heard == []
 
 
 def test_gateway_is_told_nothing_of_a_stop_that_did_not_begin(

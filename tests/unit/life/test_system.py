@@ -274,6 +274,23 @@ def test_way_back_that_was_killed_is_gone_again(machines: Machines, guest: Guest
     whole(machines)
 
 
+def test_gateway_is_told_that_a_desktop_is_off_which_starts_with_no_system(
+    machines: Machines, guest: Guest, heard: list[tuple[str, str]]
+) -> None:
+    def act(what: str) -> None:
+        if what == "running":
+            raise SiteError("machine", DEV1, "start failed", "see its log")
+
+    machines.act = act
+    with pytest.raises(SiteError, match="start failed"):
+        system.upgrade(TARGET)
+    assert (machines.now[DEV1], heard) == ("stopped", [("dev1", "stopped")])
+    heard.clear()
+    machines.act = lambda _: None
+    system.upgrade(TARGET)
+    assert (machines.now[DEV1], heard) == ("running", [])
+
+
 def test_system_of_before_comes_back_when_its_owner_wants_it(machines: Machines, guest: Guest) -> None:
     system.upgrade(TARGET)
     assert system.kept(TARGET) == {"desktop": TARGET, "image": "desktop-new", "kept": True, "broken_off": False}
