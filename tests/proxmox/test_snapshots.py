@@ -247,9 +247,10 @@ def test_what_is_wanted_now_outlives_what_was_wanted_then(desk: Desk, then: Powe
 def test_without_its_power_written_again_a_machine_would_be_wanted_as_then(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MachinePower, "hold_wish", lambda _: None)
     desk.take("before")
     desk.machines.want(desk.domain, Power.OFF)
+    monkeypatch.setattr(MachinePower, "hold_wish", lambda _: None)
+    monkeypatch.setattr(MachinePower, "want", lambda *_: True)
     assert MachineSnapshots(connect(read_site(SITE)), desk.vm.node, desk.vm.vmid).restore("before")
     assert desk.machines.desired() == {desk.domain: Power.RUNNING}
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -327,6 +327,9 @@ class Asleep:
         self.plan = planned("dev1", "dev2")
         self.wanted = {self.plan.machines()[name].domain: power for name, power in wanted.items()}
         self.moves: list[tuple[str, Any]] = []
+
+    def mend_wishes(self, domains: Collection[str]) -> None:
+        """No way back to a snapshot broke off."""
 
     def desired(self) -> dict[str, Power]:
         return self.wanted

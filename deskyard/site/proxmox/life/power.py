@@ -68,9 +68,11 @@ class MachinePower(ClusterMachine):
             return False
         return True
 
-    def hold_wish(self) -> None:
-        """Let what it is wanted to be outlive its way back to a snapshot, until `mend_wish`."""
-        self._configure(lambda config: {"description": with_held_wish(config, wish_of(config))})
+    def hold_wish(self) -> Power:
+        """Let what it is wanted to be outlive its way back to a snapshot; `want` ends that, and `mend_wish`."""
+        wish = self.desired()
+        self._configure(lambda config: {"description": with_held_wish(config, wish)})
+        return wish
 
     def mend_wish(self) -> None:
         """Write anew what it is wanted to be if it went back to a snapshot, once it has come there."""

@@ -68,18 +68,18 @@ class MachineSnapshots(ClusterMachine):
             reason = f"was interrupted ({state}), and nothing can go back to it"
             raise SiteError("snapshot", name, reason, "delete it: ./inv snapshot.delete")
         power = MachinePower(self.client, self.node, self.vm_id)
-        power.hold_wish()
+        wish = power.hold_wish()
         try:
             wait_task(self.client, self.client.post(f"{self._path}/snapshot/{quoted(name)}/rollback"))
         except SiteError as error:
             # The configuration of then may be back although its memory is not; the first error is the one to show.
             with suppress(SiteError):
-                power.mend_wish()
+                power.want(wish)
             if NOT_NEWEST not in error.reason:
                 raise
             reason = f"{self.name} has newer ones, and its storage goes back to the newest alone"
             raise SiteError("snapshot", name, reason, "delete those that were taken after it") from error
-        power.mend_wish()
+        power.want(wish)
         return is_running(self.client, self.node, self.vm_id)
 
     def delete(self, name: str) -> None:
