@@ -47,6 +47,9 @@ def restore(target: str, name: str, *, wait: bool = True) -> dict[str, Any]:
     with machine.alone(), machine.shown():
         found, before = plan.find(name, machines.snapshots(domain), target), machines.desired()[domain]
         wanted = _wanted_after(before, found)
+        if found.memory or wanted is Power.RUNNING:
+            # Before memory that is on disk is given up for it.
+            machines.take_room(domain)
         if wanted is not before:
             machines.want(domain, wanted)
         try:
@@ -54,7 +57,8 @@ def restore(target: str, name: str, *, wait: bool = True) -> dict[str, Any]:
         except SiteError:
             # The first error is the one to show.
             with suppress(SiteError):
-                machines.want(domain, before)
+                gone = before is Power.PAUSED and machines.states()[domain]["state"] == "stopped"
+                machines.want(domain, Power.OFF if gone else before)
             raise
         if wanted is Power.RUNNING:
             machines.start(domain)
@@ -117,7 +121,7 @@ def text(found: dict[str, Any]) -> str:
     for row in found["snapshots"]:
         made, ends = minute(row["made"]), row["expires"]
         until = f"  until {minute(ends)}" if ends is not None else ""
-        holds = "disk and memory" if row["memory"] else "disk"
+        holds = "interrupted" if row["interrupted"] else "disk and memory" if row["memory"] else "disk"
         lines.append(f"{row['name']}  {made}  {holds}{until}  {row['text']}".rstrip())
     return "\n".join(lines) or f"{found['desktop']} has no snapshots"
 

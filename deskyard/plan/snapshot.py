@@ -27,6 +27,8 @@ class Snapshot:
     made: int = 0
     parent: str | None = None
     current: bool = False
+    # It is not whole, or not yet: nothing goes back to it.
+    interrupted: bool = False
 
     @property
     def description(self) -> str:

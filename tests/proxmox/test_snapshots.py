@@ -273,6 +273,19 @@ def test_line_that_names_no_power_is_no_wish(desk: Desk) -> None:
     assert desk.vm.config["description"] == "deskyard-power=asleep"
 
 
+def test_lock_of_a_way_back_that_broke_off_keeps_no_task_from_a_machine_whose_wish_is_known(desk: Desk) -> None:
+    wish = "deskyard-power=running"
+    desk.rack.root.ask("PUT", f"{desk.path}/config", description=wish, tags="deskyard-power.off")
+    desk.vm.lock = "rollback"
+    desk.machines.mend_wishes([desk.domain])
+    assert desk.machines.desired() == {desk.domain: Power.RUNNING}
+    assert desk.vm.config["description"] == wish
+    desk.vm.lock = None
+    desk.machines.mend_wishes([desk.domain])
+    assert desk.vm.config.get("description", "") == ""
+    assert desk.machines.desired() == {desk.domain: Power.RUNNING}
+
+
 def test_what_is_wanted_outlives_a_way_back_that_fails_after_the_configuration(desk: Desk, peer: Peer) -> None:
     desk.take("before")
     desk.machines.want(desk.domain, Power.OFF)
@@ -325,6 +338,7 @@ def test_interrupted_snapshot_is_listed_so_that_it_can_be_deleted(desk: Desk) ->
     desk.take("before")
     desk.vm.snapshots["before"]["snapstate"] = "prepare"
     assert desk.names() == ["before"]
+    assert [found.interrupted for found in desk.machines.snapshots(desk.domain)] == [True]
     with pytest.raises(SiteError, match=r"was interrupted \(prepare\)"):
         desk.restore("before")
     desk.machines.delete_snapshot(desk.domain, "before")

@@ -117,7 +117,7 @@ class Runner:
         except Killed as error:
             # What it does is made to be done again, as where its worker is killed.
             with lend() as link, link.transaction():
-                again = claims.begin_again(link, held)
+                again = claims.begin_again(link, held, self.lease)
             if not again:
                 self._end(lend, held, turn, "failed", error.as_dict())
         except DeskyardError as error:

@@ -30,9 +30,13 @@ def _snapshot(wanted: Wanted) -> dict[str, Any]:
 
     target, given = desktop_target(wanted), wanted["input"]
     name, hours = given["name"], given.get("expires_hours")
-    if wanted["attempt"] > 1 and name in [row["name"] for row in snapshot.listing(target)["snapshots"]]:
-        # The attempt before had taken it, and was killed before it said so.
-        return {"result": {"snapshot": name}}
+    rows = snapshot.listing(target)["snapshots"] if wanted["attempt"] > 1 else []
+    if before := next((row for row in rows if row["name"] == name), None):
+        if not before["interrupted"]:
+            # The attempt before had taken it, and was killed before it said so.
+            return {"result": {"snapshot": name}}
+        # Refused while its cluster still takes it.
+        snapshot.delete(target, name)
     ends = int(time.time()) + hours * HOUR_SECONDS if hours else None
     snapshot.create(target, Snapshot(name, given.get("text", ""), ends))
     return {"result": {"snapshot": name}}

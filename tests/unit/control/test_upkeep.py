@@ -138,19 +138,29 @@ def test_report_of_isolation_names_what_is_wrong_and_counts_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "present", "taken"), [(1, [], 1), (2, ["before"], 0), (2, [], 1), (1, ["before"], 1)]
+    ("attempt", "present", "interrupted", "done"),
+    [
+        (1, [], False, ["create"]),
+        (2, ["before"], False, []),
+        (2, ["before"], True, ["delete", "create"]),
+        (2, [], False, ["create"]),
+        (1, ["before"], False, ["create"]),
+    ],
 )
-def test_snapshot_that_a_killed_attempt_took_is_not_taken_again(
-    monkeypatch: pytest.MonkeyPatch, attempt: int, present: list[str], taken: int
+def test_snapshot_that_a_killed_attempt_took_is_not_taken_again_unless_it_is_half(
+    monkeypatch: pytest.MonkeyPatch, attempt: int, present: list[str], interrupted: bool, done: list[str]
 ) -> None:
     made = []
-    rows = {"snapshots": [{"name": name} for name in present]}
+    rows = {"snapshots": [{"name": name, "interrupted": interrupted} for name in present]}
     monkeypatch.setattr("deskyard.life.snapshot.listing", lambda target: rows)
-    monkeypatch.setattr("deskyard.life.snapshot.create", lambda target, snapshot: made.append((target, snapshot.name)))
+    monkeypatch.setattr("deskyard.life.snapshot.delete", lambda target, name: made.append(("delete", target, name)))
+    monkeypatch.setattr(
+        "deskyard.life.snapshot.create", lambda target, snapshot: made.append(("create", target, snapshot.name))
+    )
     assert JOBS["snapshot.create"](wanted("snapshot.create", attempt, name="before")) == {
         "result": {"snapshot": "before"}
     }
-    assert made == [("lab/dev", "before")] * taken
+    assert made == [(word, "lab/dev", "before") for word in done]
 
 
 def test_backup_says_its_name_and_not_what_proves_its_restore(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from invoke import Context, Exit
 
 from deskyard.errors import ConfigError, SiteError
 from deskyard.life import power, snapshot
-from deskyard.plan.power import Power
+from deskyard.plan.power import NoRoom, Power
 from deskyard.plan.snapshot import MOST, Snapshot
 from deskyard.tasks.life import snapshot as tasks
 from tests.unit.life.machines import DEV1, Machines
@@ -102,6 +102,36 @@ def test_paused_desktop_whose_way_back_is_refused_is_wanted_paused_still(
     with pytest.raises(SiteError):
         snapshot.restore("lab/dev1", "before")
     assert (machines.now[DEV1], machines.wanted[DEV1]) == ("paused", Power.PAUSED)
+
+
+@pytest.mark.parametrize("wanted", [Power.RUNNING, Power.PAUSED])
+def test_memory_on_disk_is_not_given_up_for_a_way_back_for_which_there_is_no_room(
+    machines: Machines, wanted: Power
+) -> None:
+    machines.kept.append(Snapshot("before", memory=True))
+    power.pause("lab/dev1", to_disk=True)
+    machines.want(DEV1, wanted)
+    machines.too_large = {DEV1}
+    before = [*machines.moves]
+    with pytest.raises(NoRoom):
+        snapshot.restore("lab/dev1", "before")
+    assert (machines.now[DEV1], machines.wanted[DEV1], machines.moves) == ("saved", wanted, before)
+
+
+def test_desktop_that_lost_its_memory_on_a_way_back_that_failed_is_wanted_off(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.kept.append(Snapshot("before", memory=True))
+    power.pause("lab/dev1", to_disk=True)
+
+    def fail(domain: str, name: str) -> None:
+        machines.now[domain] = "stopped"
+        raise SiteError("machine", domain, "does not start", "look at its log")
+
+    monkeypatch.setattr(machines, "restore_snapshot", fail)
+    with pytest.raises(SiteError, match="does not start"):
+        snapshot.restore("lab/dev1", "before")
+    assert machines.wanted[DEV1] is Power.OFF
 
 
 def test_snapshot_that_is_not_there_moves_nothing(machines: Machines) -> None:

@@ -89,8 +89,9 @@ class Pace:
         began = loop.time()
         self._bound.reschedule(began + self._left)
         yield
-        # What the database takes for the next part is nothing that the reader could help.
-        self._bound.reschedule(None)
+        if not self._bound.expired():
+            # What the database takes for the next part is nothing that the reader could help.
+            self._bound.reschedule(None)
         self._left = min(PAUSE_SECONDS, self._left - (loop.time() - began) + size / PACE)
 
 

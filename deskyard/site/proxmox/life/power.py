@@ -32,6 +32,7 @@ CHANGED = "checksum mismatch"
 GOES_BACK = "qmrollback"
 # `suspending` stays where a machine's memory could not be saved.
 LOCKED = "VM is locked (suspend"
+STUCK = "VM is locked (rollback"
 
 
 def state_of(status: Mapping[str, Any]) -> str:
@@ -83,7 +84,12 @@ class MachinePower(ClusterMachine):
             # Of a task that was killed. How it ended is seen in what is there.
             with suppress(SiteError):
                 wait_task(self.client, upid)
-        self.want(wish)
+        try:
+            self.want(wish)
+        except ApiError as error:
+            # Of a rollback that broke off. What is wanted is known all the same, and written once the lock is lifted.
+            if STUCK not in error.reason:
+                raise
 
     def _configure(self, change: Callable[[Mapping[str, Any]], Mapping[str, object]]) -> None:
         """Write what `change` says of its configuration, if anything; anew if somebody else wrote it meanwhile."""

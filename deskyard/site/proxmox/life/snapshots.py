@@ -131,5 +131,6 @@ def _seen(row: Mapping[str, Any], *, current: bool) -> Snapshot:
         made=int(row.get("snaptime") or 0),
         parent=row.get("parent"),
         current=current,
+        interrupted=bool(row.get("snapstate")),
     )
     return seen.described(str(row.get("description") or ""))
