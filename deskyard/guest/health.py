@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from deskyard.guest.processes import held
 from deskyard.guest.request import serve
 
 SECONDS = 20
@@ -32,6 +33,7 @@ def look() -> dict[str, Any]:
         "memory": {"size": memory["MemTotal"], "free": memory["MemAvailable"]},
         "failed_units": failed_units(),
         "browser": browser(),
+        "processes": held(AGENT),
         "restart_required": Path("/run/reboot-required").exists(),
         "time": time.time(),
     }

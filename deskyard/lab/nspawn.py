@@ -222,8 +222,11 @@ def _answers(path: Path) -> bool:
 
 
 def _cgroup_roots() -> list[Path]:
-    """The trees that know of every process: the one of version 2, or beside the controllers of version 1."""
-    mixed = [path for path in (CGROUPS / "unified", CGROUPS / "systemd") if path.is_dir()]
+    """The trees that know of every process: the one of version 2, or beside the controllers of version 1.
+
+    Of those the one that counts processes: each host has a place of its own in it.
+    """
+    mixed = [path for path in (CGROUPS / "unified", CGROUPS / "systemd", CGROUPS / "pids") if path.is_dir()]
     return mixed or [CGROUPS]
 
 

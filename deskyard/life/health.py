@@ -10,7 +10,7 @@ from typing import Any
 
 from cryptography import x509
 
-from deskyard.desktop import program
+from deskyard.desktop import process_cap, program
 from deskyard.errors import CommandError, DeskyardError, SiteError
 from deskyard.guest import health as guest_health
 from deskyard.host.at_once import at_once
@@ -127,4 +127,7 @@ def _desktop(
         )
     except (SiteError, CommandError) as error:
         return [*found, Finding("inside", "failed", error.reason.splitlines()[0], f"./inv access.grant {target}")]
-    return [*found, *health.inside(answer, (begin, time.time()), target)]
+    if answer.get("processes") is not None:
+        # Also one that came with a disk from elsewhere is lifted by `up`.
+        process_cap.note(plan, desktop.name)
+    return [*found, *health.inside(answer, (begin, time.time()), target, desktop.caps.processes)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
-from deskyard.desktop import customise_delivery, key_delivery, program
+from deskyard.desktop import customise_delivery, key_delivery, process_cap, program
 from deskyard.desktop.customise_delivery import How
 from deskyard.engine.backend import SystemDisk
 from deskyard.engine.stack import WorkspaceStack
@@ -279,6 +279,8 @@ class _Exchange:
 
     def _deliver(self, was: Was) -> None:
         plan, name = self._machine.plan, self._machine.name
+        if (processes := plan.desktop(name).caps.processes) is not None:
+            process_cap.deliver(plan, {name: processes})
         if was.keys:
             key_delivery.deliver(plan, {name: was.keys})
         if was.customised is not None:

@@ -46,6 +46,14 @@ class Tier(Declaration):
         le=6400,
         description="Processor time of the whole machine, in percent of one processor; by default all of its CPUs.",
     )
+    # With less a desktop is not drawn, and 4,194,304 is the most that any Linux has.
+    processes: int | None = Field(
+        None,
+        ge=256,
+        le=4_194_304,
+        description="Processes and threads of each: all programs of the agent, each other service of the desktop's "
+        "account, such as its session, and each login. Held by the desktop's kernel, and not against root there.",
+    )
     idle: Idle | None = Field(
         None, description="When its desktops are stopped because nobody uses them; never if left out."
     )

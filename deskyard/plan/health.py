@@ -19,6 +19,7 @@ CERTIFICATE_DAYS = (14.0, 3.0)
 BACKUP_SECONDS = 7 * 86_400
 MOST_UNITS = 20
 MOST_SAID = 80
+MOST_SHOWN = 300
 # How a finding begins that says of an agent that somebody has stopped it.
 STOPPED = "stopped by"
 
@@ -58,8 +59,13 @@ def routes(answers: Mapping[str, Mapping[str, Any]], wanted: Iterable[str]) -> l
     return found
 
 
-def inside(answer: Mapping[str, Any], between: tuple[float, float], target: str) -> list[Finding]:
-    """Judge what a desktop said between two moments; an answer that makes no sense is a failure of that check."""
+def inside(
+    answer: Mapping[str, Any], between: tuple[float, float], target: str, processes: int | None = None
+) -> list[Finding]:
+    """Judge what a desktop said between two moments; an answer that makes no sense is a failure of that check.
+
+    `processes` is the cap of its tier.
+    """
     looks: tuple[Callable[[], Finding], ...] = (
         lambda: _share("disk", answer["disk"], DISK_FREE, "delete what is not needed, or choose a larger tier"),
         lambda: _share("home", answer["home"], DISK_FREE, "delete what is not needed, or choose a larger tier"),
@@ -70,13 +76,14 @@ def inside(answer: Mapping[str, Any], between: tuple[float, float], target: str)
         lambda: _browser(answer["browser"], target),
         lambda: _clock(_off(float(answer["time"]), between), target),
         lambda: _restart(answer["restart_required"], target),
+        lambda: _processes(answer["processes"], processes, target),
     )
-    names = ("disk", "home", "files", "memory", "file system", "units", "browser", "clock", "restart")
+    names = ("disk", "home", "files", "memory", "file system", "units", "browser", "clock", "restart", "processes")
     found = []
     for name, look in zip(names, looks, strict=True):
         try:
             found.append(look())
-        except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError):
             found.append(Finding(name, "failed", "the desktop's answer makes no sense", "see what runs in it"))
     return found
 
@@ -179,6 +186,22 @@ def _restart(required: Any, target: str) -> Finding:
     if required is True:
         return Finding("restart", "warning", "updates wait for one", f"./inv desktop.restart {target}")
     return Finding("restart", "ok", "none is due")
+
+
+def _processes(held: Mapping[str, int | None] | None, cap: int | None, target: str) -> Finding:
+    """Whether no unit of its account and its agent may have more than its tier; `held` is None where none was set."""
+    remedy = f"./inv workspace.up {target.partition('/')[0]}"
+    if held is None:
+        missing = f"no cap is set, its tier has {cap}"
+        return Finding("processes", "warning", missing, remedy) if cap else Finding("processes", "ok", "no cap")
+    if cap is None:
+        return Finding("processes", "warning", "capped, though its tier has no cap", remedy)
+    numbers = {printable(str(unit)): None if value is None else int(value) for unit, value in held.items()}
+    wrong = sorted((unit, value) for unit, value in numbers.items() if value is None or value > cap)
+    if wrong:
+        shown = ", ".join(f"{unit} {'any number' if value is None else value}" for unit, value in wrong)
+        return Finding("processes", "warning", f"its tier has {cap}: {shown}"[:MOST_SHOWN], remedy)
+    return Finding("processes", "ok", f"{cap} at most in each of {len(held)} parts")
 
 
 def _below(value: float, limits: tuple[float, float]) -> State:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from deskyard.access import access
 from deskyard.declaration.declaration import Declared
-from deskyard.desktop import customise_delivery
+from deskyard.desktop import customise_delivery, process_cap
 from deskyard.engine.backend import Disposables, Record
 from deskyard.errors import DeskyardError, HostError, SiteError
 from deskyard.host.lock import alone
@@ -227,6 +227,7 @@ class Seats:
         self.disposables.remove(seat)
         SshLink(self.site, self.workspace).unpin(seat)
         customise_delivery.forget(self.site, self.workspace, seat)
+        process_cap.forget(self.site, self.workspace, seat)
 
 
 def _dated(declared: Declared, seated: Seated) -> str | None:

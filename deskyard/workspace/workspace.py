@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
-from deskyard.desktop import customise_delivery, key_delivery
+from deskyard.desktop import customise_delivery, key_delivery, process_cap
 from deskyard.desktop.customise_delivery import How
 from deskyard.engine.backend import Backend, Machines, backend_of, machines_of
 from deskyard.engine.change import Change
@@ -53,7 +53,7 @@ def up(
     *,
     warm: bool = False,
 ) -> dict[str, Any]:
-    """Bring a workspace to what is declared, wait until every route of every desktop answers, deliver keys, customise.
+    """Bring a workspace to what is declared, wait until every route of every desktop answers; cap, keys, customise.
 
     `on_route` is told each desktop and route when it first answers. With `warm` the templates are made first that new
     desktops would start from.
@@ -87,6 +87,8 @@ def up(
                 _put_back(declared.plan, asleep)
         if remove:
             _remove_remnants(backend, name, remove)
+            for desktop in remove:
+                process_cap.forget(declared.site.name, name, desktop)
     with step("routes", timings):
         _connect(declared.plan)
         backend.open_way(declared.plan)
@@ -95,6 +97,9 @@ def up(
     awake = {desktop.name for desktop in desktops}
     for desktop in sorted({desktop.name for desktop in declared.plan.desktops} - awake):
         say(f"    {desktop} stays as it is: ./inv desktop.start {name}/{desktop} starts it")
+    if caps := {desktop: cap for desktop, cap in process_cap.wanted(declared.plan).items() if desktop in awake}:
+        with step("processes", timings):
+            process_cap.deliver(declared.plan, caps)
     if keys is not None:
         with step("keys", timings):
             key_delivery.deliver(declared.plan, {desktop: keys[desktop] for desktop in keys if desktop in awake})

@@ -8,10 +8,11 @@ from deskyard.plan import health
 from tests.desktop.lab import Lab
 
 
-def findings(lab: Lab) -> dict[str, health.Finding]:
+def findings(lab: Lab, processes: int | None = None) -> dict[str, health.Finding]:
     begin = time.time()
     answer = program.ask(lab.plan, "desk", guest_health, {})
-    return {found.check: found for found in health.inside(answer, (begin, time.time()), "lab/desk")}
+    looked = health.inside(answer, (begin, time.time()), "lab/desk", processes)
+    return {found.check: found for found in looked}
 
 
 def test_failed_unit_is_named_until_it_is_mended(lab: Lab) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from deskyard.access import access
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
-from deskyard.desktop import customise_delivery, key_delivery
+from deskyard.desktop import customise_delivery, key_delivery, process_cap
 from deskyard.desktop.customise_delivery import How
 from deskyard.engine import stack_secrets
 from deskyard.engine.backend import Moves, backend_of, machines_of
@@ -107,7 +107,9 @@ def _rest(moves: Moves, seconds: float) -> None:
 
 
 def _equip(declared: Declared, name: str) -> None:
-    """Bring the owner's keys and files that the seat declares."""
+    """Bring the cap of processes of its tier, and the owner's keys and files that the seat declares."""
+    if (processes := declared.plan.seat(name).caps.processes) is not None:
+        process_cap.deliver(declared.plan, {name: processes})
     desktop = next(desktop for desktop in declared.workspace.desktops if desktop.name == name)
     if names := declared.workspace.keys_of(desktop):
         # Late: only who needs keys waits for the engine.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deskyard.declaration import declaration
-from deskyard.desktop import program
+from deskyard.desktop import process_cap, program
 from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.life import health, power
 from deskyard.life.backup.kept import InRepository
@@ -84,6 +84,16 @@ def test_desktop_that_is_off_as_wanted_is_well_and_not_asked(machines: Machines,
     power.stop("lab/dev1")
     door["inside"] = SiteError("desktop", "lab/dev1", "cannot be reached", "wait")
     assert health.look("lab")["state"] == "ok"
+
+
+def test_cap_of_processes_that_the_tier_has_no_more_is_lifted_by_the_next_up(door: dict[str, Any]) -> None:
+    health.look("lab", "dev1")
+    assert process_cap.wanted(PLAN) == {}
+    door["inside"] = {**WELL, "processes": {"agent.slice": 300}}
+    found = health.look("lab", "dev1")
+    assert (found["state"], bad(found)) == ("warning", {"dev1": ["processes"]})
+    assert "-> ./inv workspace.up lab" in health.text(found)
+    assert process_cap.wanted(PLAN) == {"dev1": None}
 
 
 def test_age_of_backups_is_looked_at_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,14 @@
 """A desktop's system disk is exchanged whole or not at all, whatever happens on the way."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from deskyard.declaration import declaration
-from deskyard.desktop import customise_delivery, key_delivery, program
+from deskyard.desktop import customise_delivery, key_delivery, process_cap, program
 from deskyard.errors import SiteError
 from deskyard.image.store import store
 from deskyard.life import health, power, system
@@ -87,6 +88,18 @@ def test_desktop_gets_the_new_image_and_keeps_the_system_of_before(machines: Mac
     assert [state for _, state, _ in machines.moves] == ["stopped", "running"]
     assert guest.asked[-1] == {"do": "note", "packages": ["bash"], "keep": ()}
     whole(machines)
+
+
+@pytest.mark.parametrize("cap", [300, None])
+def test_new_system_is_capped_as_its_tier_says_before_it_is_judged(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, cap: int | None
+) -> None:
+    brought: list[tuple[dict[str, int], str]] = []
+    desktops = [replace(desktop, caps=desktop.caps.model_copy(update={"processes": cap})) for desktop in PLAN.desktops]
+    declaration.read("lab").__dict__["plan"] = replace(PLAN, desktops=tuple(desktops))
+    monkeypatch.setattr(process_cap, "deliver", lambda _, caps: brought.append((caps, machines.disk.now)))
+    system.upgrade(TARGET)
+    assert brought == ([] if cap is None else [({"dev1": cap}, "desktop-new")])
 
 
 def test_image_of_another_name_is_taken_if_it_is_declared_whatever_it_lacks(machines: Machines, guest: Guest) -> None:

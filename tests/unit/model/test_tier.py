@@ -44,6 +44,18 @@ def test_a_site_of_either_backend_may_cap(cap: str) -> None:
     assert getattr(Site.check({"tiers": {"steady": {**WHOLE, cap: 20}}}, "local.yaml").tiers["steady"], cap) == 20
 
 
+@pytest.mark.parametrize("cap", [256, 4_194_304])
+def test_processes_may_be_capped_as_far_as_a_desktop_is_drawn(cap: int) -> None:
+    assert Tier.check({**WHOLE, "processes": cap}, "site.yaml").processes == cap
+    assert Tier.check(WHOLE, "site.yaml").processes is None
+
+
+@pytest.mark.parametrize("cap", [0, -1, 255, 4_194_305, 300.5, "many", "max", [300], float("inf")])
+def test_cap_of_processes_that_no_desktop_can_have_is_refused(cap: object) -> None:
+    with pytest.raises(ConfigError, match="processes"):
+        Tier.check({**WHOLE, "processes": cap}, "site.yaml")
+
+
 CAPPED = {**WHOLE, "disk_iops": 100, "disk_mib_per_second": 10}
 
 

@@ -17,6 +17,7 @@ WELL: dict[str, Any] = {
     "memory": {"size": 4 * GIB, "free": 2 * GIB},
     "failed_units": [],
     "restart_required": False,
+    "processes": None,
     "time": 100.0,
 }
 BETWEEN = (99.0, 101.0)
@@ -56,6 +57,35 @@ def test_each_trouble_is_found_alone_and_has_a_remedy(change: dict[str, Any], ex
     assert states({**WELL, **change}) == expected
     found = health.inside({**WELL, **change}, BETWEEN, "lab/dev1")
     assert all(finding.remedy for finding in found if finding.state != "ok")
+
+
+@pytest.mark.parametrize(
+    ("held", "cap", "state", "detail"),
+    [
+        (None, None, "ok", "no cap"),
+        ({"agent.slice": 512, "session-3.scope": 512}, 512, "ok", "512 at most in each of 2 parts"),
+        (None, 512, "warning", "no cap is set, its tier has 512"),
+        ({"agent.slice": 512}, None, "warning", "capped, though its tier has no cap"),
+        (
+            {"b.service": None, "a.service": 900, "c.service": 512},
+            512,
+            "warning",
+            "a.service 900, b.service any number",
+        ),
+        ({"agent.slice": 512, "a.service": 9}, 512, "ok", "512 at most in each of 2 parts"),
+        ({"\x1b[2J": 999}, 512, "warning", "its tier has 512: ?[2J 999"),
+        ({f"unit-{number}.service": 999 for number in range(999)}, 512, "warning", "unit-0.service 999"),
+        ({"a.service": "many"}, 512, "failed", "makes no sense"),
+        (["a.service"], 512, "failed", "makes no sense"),
+    ],
+)
+def test_cap_of_processes_that_is_not_the_tiers_is_a_warning(
+    held: Any, cap: int | None, state: str, detail: str
+) -> None:
+    findings = health.inside({**WELL, "processes": held}, BETWEEN, "lab/dev1", cap)
+    (found,) = [finding for finding in findings if finding.check == "processes"]
+    assert (found.state, detail in found.detail, len(found.detail) <= 300) == (state, True, True)
+    assert (found.remedy == "./inv workspace.up lab") == (state == "warning")
 
 
 @pytest.mark.parametrize(

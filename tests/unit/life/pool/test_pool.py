@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,10 @@ import pytest
 
 from deskyard.access import access
 from deskyard.declaration import declaration
-from deskyard.desktop import customise_delivery, key_delivery
+from deskyard.desktop import customise_delivery, key_delivery, process_cap, program
 from deskyard.engine import stack_secrets
 from deskyard.errors import ConfigError, HostError, SiteError
+from deskyard.host.places import places
 from deskyard.life.pool import filling, making, pool, run
 from deskyard.plan.pool.seat import Claim, Entry, Event, State
 from deskyard.plan.power import Power
@@ -181,6 +183,26 @@ def test_keys_and_files_are_brought_before_anybody_can_claim_it(bench: Bench, mo
         ("keys", ({"s1": {"anthropic": "value"}}, {"s1": State.MAKING})),
         ("files", {"s1": FILES}),
     ]
+
+
+def test_machine_is_capped_before_anybody_can_claim_it_and_forgotten_with_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(_: Any, name: str, __: Any, request: dict[str, Any]) -> dict[str, Any]:
+        bench.done.append(("cap", (name, request["processes"], bench.states()[name])))
+        return {"done": "changed", "parts": [], "otherwise": {}}
+
+    monkeypatch.setattr(program, "ask", ask)
+    plan = bench.declared.plan
+    seats = tuple(replace(seat, caps=seat.caps.model_copy(update={"processes": 300})) for seat in plan.seats)
+    monkeypatch.setattr(bench.declared, "plan", replace(plan, seats=seats))
+    filling.fill("lab")
+    assert [what for kind, what in bench.done if kind == "cap"] == [(name, 300, State.MAKING) for name in ("s1", "s2")]
+    folder = places().workspace("local", "lab") / process_cap.MARKS
+    assert sorted(mark.name for mark in folder.iterdir()) == ["s1", "s2"]
+    pool.claim("lab", None, None, 600)
+    pool.release("lab/s1")
+    assert [mark.name for mark in folder.iterdir()] == ["s2"]
 
 
 def test_nobody_can_claim_from_an_empty_pool(bench: Bench) -> None:
