@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deskyard.desktop import process_cap
 from deskyard.plan.account import AGENT
 from tests.support import greedy
 from tests.support.workspaces import Running
@@ -51,11 +52,12 @@ def desk(ours: Running) -> Iterator[Running]:
         root(ours, greedy.start(AGENT, MOST))
         assert root(ours, greedy.said(0)) == f"0 {MOST} whole\n"
         yield ours
-    finally:
-        root(ours, greedy.end())
         up(ours, None)
+        process_cap.forget(ours.plan.site, ours.name, "desk")
+    finally:
         file.write_text(before)
-        (ours.declared.folder / "sites" / "local.yaml").unlink()
+        (ours.declared.folder / "sites" / "local.yaml").unlink(missing_ok=True)
+        root(ours, greedy.end())
 
 
 def finding(ours: Running) -> dict[str, Any]:
