@@ -5,6 +5,7 @@ All of it is found again by the folder alone: `destroy` cleans up after a run th
 """
 
 import hashlib
+import os
 import shlex
 import shutil
 import socket
@@ -224,10 +225,11 @@ def _answers(path: Path) -> bool:
 def _cgroup_roots() -> list[Path]:
     """The trees that know of every process: the one of version 2, or beside the controllers of version 1.
 
-    Of those the one that counts processes: each host has a place of its own in it.
+    Of those controllers the one that counts processes, where it may be used: each host has a place of its own in it.
     """
-    mixed = [path for path in (CGROUPS / "unified", CGROUPS / "systemd", CGROUPS / "pids") if path.is_dir()]
-    return mixed or [CGROUPS]
+    mixed = [path for path in (CGROUPS / "unified", CGROUPS / "systemd") if path.is_dir()]
+    counting = [path for path in (CGROUPS / "pids",) if mixed and os.access(path, os.W_OK)]
+    return [*mixed, *counting] or [CGROUPS]
 
 
 def _end_cgroup(cgroup: Path) -> None:

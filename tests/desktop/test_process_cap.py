@@ -18,7 +18,7 @@ from tests.support.requirements import missing
 CAP, HIGHER, MOST = 256, 280, 320
 TREE = "/sys/fs/cgroup/pids"
 # systemd in a container finds the controllers of version 1, and may not write there at first.
-COUNTED = f"if [ -d {TREE} ]; then mount -o remount,rw,bind {TREE} && systemctl daemon-reexec; fi"
+COUNTED = f"if [ -d {TREE} ] && mount -o remount,rw,bind {TREE}; then systemctl daemon-reexec; fi"
 STARTED = "systemctl show -p UserspaceTimestampMonotonic"
 OURS = f"find {processes.SYSTEM} -name {processes.DROP_IN}"
 SHOWN = "agent.slice, greedy.service, any other login, user-1500.slice"
