@@ -1,1 +1,1 @@
-"""Reaches one desktop: programs, keys, and what customises it."""
+"""Reaches one desktop: programs, keys, the cap of its processes, and what customises it."""
