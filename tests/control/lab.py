@@ -48,7 +48,8 @@ CHILD = "tests.control.child"
 CLEARED = (
     "event, message, conversation, idempotency, operation_log, operation_secret, intent_used, approval, desktop,"
     " operation, workspace, api_key, key_proof, session, passkey",
-    "traffic, moment, usage_interval, tier_price, budget, closing, quota, alert, delivery, webhook_secret, webhook",
+    "traffic, moment, refused_name, usage_interval, tier_price, budget, closing, quota, alert, delivery,"
+    " webhook_secret, webhook",
     "retention, enrolment, challenge, claim_kept, person",
 )
 # Tables, and those that refer to them.

@@ -111,6 +111,9 @@ FORBIDDEN = (
     "insert into moment values ('x', 'x', 'door', 'x', now(), 'x', 'x', 'x', 1)",
     "update moment set times = 2",
     "delete from moment",
+    "select name from refused_name",
+    "insert into refused_name values ('x', 'x', 'x.example', '2026-01-01')",
+    "delete from refused_name",
     "insert into event (kind, subject) values ('x', 'x')",
     "select secret from webhook_secret",
     "update webhook set url = 'https://mine.example'",
@@ -302,6 +305,8 @@ def test_the_worker_cannot_want_anything_by_itself_nor_write_the_audit(mission: 
         "delete from traffic",
         "update traffic set day = '2026-01-01'",
         "update moment set actor = 'x'",
+        "update refused_name set day = '2026-01-01'",
+        "delete from refused_name",
         "update budget set bytes_per_month = null, micros_per_month = 1",
     ):
         with psycopg.connect(mission.url(WORKER)) as link, pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -383,6 +388,7 @@ def test_who_asks_gateways_writes_down_what_they_say_and_no_more(mission: Lab, t
         "select name from traffic",
         "update traffic set sent = 0",
         "select actor from moment",
+        "select name from refused_name",
         "update workspace set egress = 'open'",
         "update desktop set state = 'ready'",
         "delete from approval",

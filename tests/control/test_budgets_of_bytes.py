@@ -11,7 +11,7 @@ import pytest
 from deskyard.control.store.connection import Link
 from deskyard.control.watch import looks
 from tests.control.lab import Lab
-from tests.control.watching import ask_for_closing, look, opened
+from tests.control.watching import ask_for_closing, look, opened, put_in_force
 
 MODEL, COST, TODAY = "api.example.org", 1000, datetime.now(UTC).date()
 FIRST = TODAY.replace(day=1)
@@ -34,7 +34,7 @@ def locked(mission: Lab) -> Iterator[None]:
     mission.link.execute(query, [begin, begin + timedelta(seconds=COST)])
     mission.link.execute("update desktop set tier = 'gratis'")
     yield
-    mission.link.execute("update alert_rule set enabled = true")
+    put_in_force(mission)
 
 
 def passed(mission: Lab, sent: int, received: int, desktop: str = "lab.first", day: date = TODAY) -> None:

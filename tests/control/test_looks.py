@@ -11,7 +11,7 @@ from deskyard.control.watch import looks
 from deskyard.plan.health import stopped_agent
 from tests.control.lab import Lab
 from tests.control.test_alert_rules import operation
-from tests.control.watching import look, opened
+from tests.control.watching import look, opened, put_in_force
 
 KIND, UNWELL, REFUSED = "workspace.look", "desktop.unwell", "egress.refused"
 DISK = {"check": "disk", "state": "warning", "detail": "9 % is free", "remedy": "free some"}
@@ -27,7 +27,7 @@ def ready(mission: Lab) -> Iterator[None]:
     mission.declare("lab", "first", "second")
     mission.link.execute("update desktop set state = case name when 'first' then 'ready' else 'stopped' end")
     yield
-    mission.link.execute("update alert_rule set enabled = true")
+    put_in_force(mission)
 
 
 def waiting(mission: Lab) -> list[dict[str, Any]]:

@@ -7,11 +7,11 @@ import pytest
 
 from deskyard.control.store.connection import Link
 from deskyard.control.watch import looks
-from deskyard.control.watch.traffic import FLOOR, OTHERS
+from deskyard.control.watch.traffic import FLOOR, OTHERS, RULES
 from tests.control.lab import Lab
 from tests.control.test_alert_rules import there_for
 from tests.control.test_traffic import Counts, passed
-from tests.control.watching import look, opened
+from tests.control.watching import look, opened, put_in_force
 
 NEW, UNUSUAL = "egress.new-name", "egress.unusual"
 MIB = 2**20
@@ -50,11 +50,14 @@ def test_name_that_was_never_reached_is_told_for_two_days_of_a_desktop_that_is_k
     look(worker)
     (alert,) = opened(owner).values()
     assert (alert["rule"], alert["object"], alert["workspaceId"]) == (NEW, "lab.first", "lab")
-    assert (alert["number"], alert["unit"]) == (7, "days") and alert["nextStep"]
-    assert alert["text"] == f"paste.example.net, on {day} for the first time"
+    assert (alert["number"], alert["unit"]) == (1, "names")
+    assert "Usage" in alert["nextStep"] and "egress.close" in alert["nextStep"]
+    assert alert["text"] == f"since {day}: paste.example.net"
     on(mission, 0, "small.example.net", (1, 1, 1))
     look(worker)
-    assert opened(owner)[f"{NEW} lab.first"]["text"].endswith("for the first time, and 1 more of late")
+    again = opened(owner)[f"{NEW} lab.first"]
+    assert (again["id"], again["number"]) == (alert["id"], 2), "one is open, with the number of now"
+    assert again["text"] == f"since {day}: paste.example.net, small.example.net"
     a_day_passes(mission)
     look(worker)
     assert set(opened(owner)) == {f"{NEW} lab.first"}, "what passed late in a day is read on the next"
@@ -79,17 +82,33 @@ def test_new_desktop_is_quiet_also_under_an_old_name(mission: Lab, owner: httpx.
     assert opened(owner) == {}, "another was made under its name"
 
 
-def test_days_that_a_desktop_has_to_be_known_are_the_rules_number(
+def test_names_that_have_to_be_new_are_the_rules_number(mission: Lab, owner: httpx.Client, worker: Link) -> None:
+    known_for(mission, 7)
+    for name in ("a.example.net", "b.example.net", "c.example.net"):
+        on(mission, 0, name)
+    try:
+        for number, is_told in ((4, False), (3, True)):
+            rule = {"kind": NEW, "enabled": True, "number": number}
+            assert owner.put("/api/alert-rules", json={"rules": [rule]}).status_code == 200
+            look(worker)
+            assert (f"{NEW} lab.first" in opened(owner)) == is_told
+    finally:
+        mission.link.execute("update alert_rule set number = 1 where kind = %s", [NEW])
+
+
+def test_last_days_names_with_the_most_bytes_are_told_and_of_a_long_one_its_end(
     mission: Lab, owner: httpx.Client, worker: Link
 ) -> None:
-    known_for(mission, 3)
-    on(mission, 0, "paste.example.net")
-    for number, is_told in ((4, False), (3, True)):
-        rule = {"kind": NEW, "enabled": True, "number": number}
-        assert owner.put("/api/alert-rules", json={"rules": [rule]}).status_code == 200
-        look(worker)
-        assert (f"{NEW} lab.first" in opened(owner)) == is_told
-    mission.link.execute("update alert_rule set number = 7 where kind = %s", [NEW])
+    known_for(mission, 7)
+    yesterday = on(mission, 1, "first.example.net", (1, 10**9, 10**9))
+    for number in range(1, 4):
+        on(mission, 0, f"{'x' * 60}.{number}.{'y' * 60}.evil.example", (1, number, number))
+    on(mission, 0, "odd\x1b[2J\u202e.example.net", (1, 2**40, 0))
+    look(worker)
+    alert = opened(owner)[f"{NEW} lab.first"]
+    assert alert["number"] == 5
+    shown = ["odd?[2J?.example.net", *[f"...{'y' * 47}.evil.example"] * 2]
+    assert alert["text"] == f"since {yesterday}: {', '.join(shown)}, and 2 more"
 
 
 def test_name_reached_long_ago_and_what_is_no_name_are_not_new(mission: Lab, owner: httpx.Client, worker: Link) -> None:
@@ -154,13 +173,14 @@ def test_week_is_of_days_with_traffic_and_has_to_be_whole(
     assert (f"{UNUSUAL} lab.first" in opened(owner)) == is_told
 
 
-@pytest.mark.parametrize("kind", [NEW, UNUSUAL])
+@pytest.mark.parametrize("kind", RULES)
 def test_rule_about_traffic_is_enough_to_look_and_out_of_force_it_tells_nothing(
     mission: Lab, owner: httpx.Client, worker: Link, kind: str
 ) -> None:
     mission.end("worker")
     known_for(mission, 7)
-    on(mission, 0, "paste.example.net", (1, FLOOR, 0))
+    day = on(mission, 0, "paste.example.net", (1, FLOOR, 0))
+    mission.link.execute("insert into refused_name values ('lab', 'lab.first', 'crates.io', %s)", [day])
     try:
         mission.link.execute("update alert_rule set enabled = kind = %s", [kind])
         look(worker)
@@ -170,4 +190,4 @@ def test_rule_about_traffic_is_enough_to_look_and_out_of_force_it_tells_nothing(
         look(worker)
         assert opened(owner) == {}
     finally:
-        mission.link.execute("update alert_rule set enabled = true")
+        put_in_force(mission)

@@ -10,6 +10,8 @@ import httpx
 from deskyard.control.store.connection import Link
 from deskyard.control.watch import alerts, budgets
 from deskyard.control.watch.rules import Eye
+from deskyard.control.watch.traffic import NEW_REFUSED
+from tests.control.lab import Lab
 
 
 def look(link: Link, certificate: Path | None = None, days: int = 1) -> None:
@@ -21,6 +23,11 @@ def look(link: Link, certificate: Path | None = None, days: int = 1) -> None:
 def ask_for_closing(link: Link) -> list[str]:
     """Ask by what is spent now."""
     return budgets.ask_for_closing(link, partial(budgets.spent_this_month, link))
+
+
+def put_in_force(mission: Lab) -> None:
+    """Put those rules in force that are at first."""
+    mission.link.execute("update alert_rule set enabled = kind <> %s", [NEW_REFUSED])
 
 
 def opened(owner: httpx.Client) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.jobs import parts
 from deskyard.control.store.connection import Link
+from deskyard.control.upkeep import refused
 from deskyard.control.upkeep.traffic import DESKTOP
 from deskyard.control.upkeep.workspace import Workspace
 
@@ -64,8 +65,9 @@ def asked(link: Link, workspace: str) -> dict[str, str]:
 
 
 def keep(link: Link, workspace: str, rows: Rows) -> None:
-    """Write down what a look has read, and forget what is older than it is kept."""
+    """Write down what a look has read, and forget what is older than it is kept, but for refused names."""
     link.execute(KEEP.encode(), {"workspace": workspace, "rows": Jsonb(rows)})
+    refused.keep(link, workspace, [row for row in rows if row["source"] == EGRESS])
     link.execute(FORGET, [workspace, KEPT])
 
 

@@ -44,8 +44,13 @@ RULES = {
     "backup.missing": Rule("No backup of Mission Control", "days", "./inv control.backup FOLDER, by a timer"),
     "desktop.unwell": Rule("A machine is not well", "findings", "do what the finding says; ./inv workspace.health"),
     "egress.refused": Rule("Much is refused", "an hour", "see what it wants; allow it, or stop its agent"),
-    "egress.new-name": Rule("A name was never reached before", "days", "ask why; ./inv egress.forbid closes it again"),
-    "egress.unusual": Rule("Unusual traffic", "times the mean", "see by which name: Usage; stop its agent if in doubt"),
+    traffic.NEW_NAME: Rule(
+        "A name was never reached before", "names", "see how much and when: Usage; ./inv egress.close shuts the name"
+    ),
+    traffic.NEW_REFUSED: Rule(
+        "A name was refused for the first time", "names", "ask what its agent wants there; allow it, or stop its agent"
+    ),
+    traffic.UNUSUAL: Rule("Unusual traffic", "times the mean", "see by which name: Usage; stop its agent if in doubt"),
     "desktop.no-backup": Rule("No recent backup is known", "days", "./inv backup.run; or look at the workspace again"),
     "certificate.ending": Rule("A certificate is near its end", "days", "./inv control.up renews it"),
     "clock.jumped": Rule(

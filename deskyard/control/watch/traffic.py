@@ -1,14 +1,17 @@
-"""The rules that compare what a desktop reaches with what it reached before, as its gateway counted."""
+"""The rules that compare what a desktop reaches, or is refused, with what it did before, as its gateway says."""
 
 from collections import defaultdict
 from typing import Any
 
 from deskyard.control.store.connection import Link
 from deskyard.control.watch.finding import Finding, mib
+from deskyard.plan.printable import printable
 
-NEW_NAME, UNUSUAL = "egress.new-name", "egress.unusual"
-RULES = (NEW_NAME, UNUSUAL)
+NEW_NAME, NEW_REFUSED, UNUSUAL = "egress.new-name", "egress.new-refused", "egress.unusual"
+RULES = (NEW_NAME, NEW_REFUSED, UNUSUAL)
 WEEK = 7
+# Of what is new in a text: names, and letters of each.
+LISTED, MOST_SHOWN = 3, 60
 # Less than this in a day is never unusual.
 FLOOR = 100 * 2**20
 # Further back nobody looks for a desktop's last days with traffic, and nobody counts for how many it is known.
@@ -18,24 +21,35 @@ OTHERS = "others"
 # What passed before midnight is often read after it, so yesterday is looked at, too.
 RECENT = "(now() at time zone 'utc')::date - 1"
 
-# Of each desktop and day the names that it reached for the first time then, and on how many days before it reached any.
-# If its own name was taken again, these count since then: a new desktop is quiet.
-NEW = f"""
-with fresh as (
+# The names that a desktop reached for the first time.
+REACHED = f"""
   select t.workspace_id, t.desktop_id, t.name, min(t.day) as day, sum(t.sent + t.received) as bytes
   from traffic t join desktop d on d.id = t.desktop_id and d.gone_at is null
   where t.day >= {RECENT} and t.name <> '{OTHERS}' and not exists (
     select from traffic e where e.desktop_id = t.desktop_id and e.name = t.name and e.day < {RECENT})
-  group by 1, 2, 3),
+  group by 1, 2, 3"""
+# The names that it was refused for the first time, and never reached: if somebody allowed one, it is over.
+REFUSED = f"""
+  select r.workspace_id, r.desktop_id, r.name, r.day, 0 as bytes
+  from refused_name r join desktop d on d.id = r.desktop_id and d.gone_at is null
+  where r.day >= {RECENT} and not exists (
+    select from traffic e where e.desktop_id = r.desktop_id and e.name = r.name)"""
+# Of each desktop and day these names, if it reached any on a week of days before.
+# If its own name was taken again, these count since then: a new desktop is quiet.
+BY_DAY = f"""
+with fresh as ({{fresh}}),
 of_day as (
   select workspace_id, desktop_id, day, array_agg(name order by bytes desc, name) as names from fresh group by 1, 2, 3)
-select f.*, (
-    -- Asked day by day: a desktop has many rows, and few days.
-    select count(*) from generate_series(1, {YEAR}) as n
-    where f.day - n >= (d.there_since at time zone 'utc')::date
-      and exists (select from traffic e where e.day = f.day - n and e.desktop_id = f.desktop_id)) as known
-from of_day f join desktop d on d.id = f.desktop_id order by f.desktop_id, f.day
+select f.* from of_day f join desktop d on d.id = f.desktop_id
+where {WEEK} = (select count(*) from (
+    -- Asked day by day, the last first: a desktop has many rows, and few days.
+    select from generate_series(1, least({YEAR}, f.day - (d.there_since at time zone 'utc')::date)) as n
+    where exists (select from traffic e where e.day = f.day - n and e.desktop_id = f.desktop_id)
+    limit {WEEK}) as known)
+order by f.desktop_id, f.day desc
 """
+# Apart: a browser is refused much that is new, and a name that was reached would be one more of many.
+NEW = {NEW_NAME: BY_DAY.format(fresh=REACHED), NEW_REFUSED: BY_DAY.format(fresh=REFUSED)}
 
 # Of each desktop, what passed on a day, and the mean of its last days with traffic before.
 DAYS = f"""
@@ -53,23 +67,28 @@ select * from beside where day >= {RECENT} and days = {WEEK} order by desktop_id
 
 def findings(link: Link, numbers: dict[str, int]) -> list[Finding]:
     """The findings of these rules now; without looks there is nothing to find them in."""
-    return _new_names(link, numbers.get(NEW_NAME, 0)) + _unusual(link)
+    new = [finding for rule in NEW if rule in numbers for finding in _new_names(link, rule)]
+    return new + _unusual(link)
 
 
-def _new_names(link: Link, days: int) -> list[Finding]:
+def _new_names(link: Link, rule: str) -> list[Finding]:
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in link.execute(NEW.encode()).fetchall():
-        if row["known"] >= days:
-            found[row["desktop_id"]].append(row)
-    return [_new(rows) for rows in found.values()]
+    for row in link.execute(NEW[rule].encode()).fetchall():
+        found[row["desktop_id"]].append(row)
+    return [_new(rule, rows) for rows in found.values()]
 
 
-def _new(rows: list[dict[str, Any]]) -> Finding:
-    last = rows[-1]
-    more = sum(len(row["names"]) for row in rows) - 1
-    others = f", and {more} more of late" if more else ""
-    text = f"{last['names'][0]}, on {last['day']} for the first time{others}"
-    return Finding(NEW_NAME, last["desktop_id"], last["workspace_id"], text, last["known"])
+def _new(rule: str, rows: list[dict[str, Any]]) -> Finding:
+    """The finding of a desktop's days with new names, the last day first."""
+    names = [name for row in rows for name in row["names"]]
+    more = f", and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    text = f"since {rows[-1]['day']}: {', '.join(map(_shown, names[:LISTED]))}{more}"
+    return Finding(rule, rows[0]["desktop_id"], rows[0]["workspace_id"], text, len(names))
+
+
+def _shown(name: str) -> str:
+    """A name that a desktop may have made up: of a long one its end, which says whose it is."""
+    return printable(name if len(name) <= MOST_SHOWN else f"...{name[-MOST_SHOWN:]}", most=None)
 
 
 def _unusual(link: Link) -> list[Finding]:
