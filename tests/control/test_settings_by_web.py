@@ -161,6 +161,10 @@ def test_a_key_revokes_itself_once_and_opens_nothing_then(mission: Lab) -> None:
     with mission.client(token) as client:
         assert client.delete(f"/api/keys/{own.id}").status_code == 204
         assert client.get("/api/desktops").status_code == 401
+    # A refusal is written down after it was answered.
+    written = """select 1 from audit_entry where action = 'request.refused' and number >
+        (select max(number) from audit_entry where action = 'key.revoke' and target = %s)"""
+    mission.until(written, [own.id])
     (actor, action, target), (_, after, _) = lines(mission, 2)
     assert (action, target, after) == ("key.revoke", own.id, "request.refused")
     assert actor.startswith("key:") and actor.endswith(f":{own.id}")
