@@ -183,8 +183,14 @@ class Yard:
 
     def _join(self, name: str) -> str:
         """A cgroup of its own: by this alone the processes of a host are found again, whatever they do."""
-        files = [root / self.name / name / "cgroup.procs" for root in _cgroup_roots()]
-        return "\n".join(f"mkdir -p {file.parent} && echo $$ >{file} || exit 1" for file in files)
+        lines = []
+        for root in _cgroup_roots():
+            own = root / self.name / name
+            # Of version 2 a host counts processes if those above let it; elsewhere this is no file, or refused.
+            lines += [f"mkdir -p {own} || exit 1"]
+            lines += [f"echo +pids 2>/dev/null >{above}/cgroup.subtree_control || :" for above in (root, own.parent)]
+            lines += [f"echo $$ >{own}/cgroup.procs || exit 1"]
+        return "\n".join(lines)
 
     def _spawn(self, name: str, script: str) -> None:
         folder = self.folder / name

@@ -104,6 +104,24 @@ def test_an_operation_whose_program_is_killed_is_done_again_once(mission: Lab, o
     assert lines == ["blocks begins", claims.KILLED, "blocks begins"]
 
 
+def test_what_waits_behind_an_operation_whose_program_is_killed_does_not_overtake_it(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    mission.declare("lab", "blocks", "after")
+    mission.gate("blocks")
+    first = want(owner, "lab.blocks")
+    begun(mission, first)
+    second = want(owner, "lab.after")
+    kill_program(mission, first, 1)
+    mission.until("select 1 from operation where id = %s and attempt = 2", [first])
+    begun(mission, first, attempt=2)
+    assert mission.effects("lab.after") == []
+    mission.open("blocks")
+    for operation in (first, second):
+        mission.state(operation, "done")
+    assert mission.effects("lab.after") == ["begin", "end"]
+
+
 def test_an_operation_whose_program_is_killed_again_fails_and_says_what_to_do(
     mission: Lab, owner: httpx.Client
 ) -> None:

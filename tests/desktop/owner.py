@@ -28,7 +28,7 @@ class Owner:
         patch.setenv("DESKYARD_ACCELERATOR", "kvm")
         patch.setenv("PULUMI_BACKEND_URL", f"file://{folder}")
         patch.setenv("PULUMI_CONFIG_PASSPHRASE", "test")
-        machines = SimpleNamespace(states=dict, desired=dict)
+        machines = SimpleNamespace(states=dict, desired=dict, mend_wishes=list)
         for place, name, value in (
             (workspace, "_checked", declaration.read),
             (workspace, "_connect", lambda _: None),

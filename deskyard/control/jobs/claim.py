@@ -119,21 +119,19 @@ def wait_for_room(link: Link, held: Claim, reason: str) -> bool:
 
 
 def begin_again(link: Link, held: Claim, pause: float = LEASE_SECONDS) -> bool:
-    """Put it back into the queue, since its program was killed; false if it was begun often enough, or is not ours.
+    """Have it begun again, since its program was killed; false if it was begun often enough, or is not ours.
 
-    It is left alone for as long as where a worker is killed: what its program had started ends meanwhile.
+    Its lane is held for as long as where a worker is killed: what its program had started ends meanwhile.
     """
     say(link, held, KILLED)
-    query = """update operation set state = 'queued', worker = null, lease_until = null, waits = null,
-            not_before = now() + make_interval(secs => %s)
+    query = """update operation set worker = null, lease_until = now() + make_interval(secs => %s)
         where id = %s and attempt = %s and state = 'running' and attempt - refusals < %s returning id"""
     return link.execute(query, [pause, held.id, held.attempt, MOST_KILLED]).fetchone() is not None
 
 
 def _leave_alone_no_longer(link: Link) -> None:
     """Let all that waits for room be tried again now."""
-    query = "update operation set not_before = null where state = 'queued' and not_before is not null"
-    link.execute(f"{query} and waits is not null")
+    link.execute("update operation set not_before = null where state = 'queued' and not_before is not null")
 
 
 def say(link: Link, held: Claim, line: str) -> None:
