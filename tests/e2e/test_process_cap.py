@@ -18,7 +18,7 @@ from tests.support.workspaces import Running
 pytestmark = pytest.mark.vm
 # Nothing to change about the machines; emulated desktops take their time to greet.
 UP_SECONDS, BOOT_SECONDS = 1200, 1500
-CAP, MOST = 1000, 1100
+CAP, MOST = 400, 500
 FREE = {"vcpus": 2, "memory_mib": 4096, "disk_gib": 20, "home_gib": 10}
 SESSION = "desktop-session.service"
 HELD = f"cat /sys/fs/cgroup/system.slice/{SESSION}/pids.max"
