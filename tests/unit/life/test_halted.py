@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -111,7 +112,8 @@ def test_one_whose_guest_does_not_answer_is_trouble_and_keeps_no_other_halted(fu
 
 @pytest.fixture
 def quiet(full: Machines, waits: list[Sequence[str] | None], monkeypatch: pytest.MonkeyPatch) -> Machines:
-    """Care has nothing else to do."""
+    """Care has nothing else to do, and its window is closed: in it each desktop is due once more."""
+    monkeypatch.setattr(care, "_now", lambda: datetime(2026, 7, 1, 12, tzinfo=UTC))
     monkeypatch.setattr(declaration, "read_workspace", lambda _: SimpleNamespace(care=None))
     monkeypatch.setattr(care._Visit, "_do", lambda _: None)
     monkeypatch.setattr(care._Visit, "_failing", lambda _: [])

@@ -238,7 +238,8 @@ def test_a_secrets_file_is_its_owners_alone(tmp_path: Path, mode: int, content: 
 
 
 @pytest.mark.parametrize(
-    ("package", "known"), [("deskyard_sdk", {"httpx", "websockets", "anthropic", "PIL"}), ("deskyard_mcp", None)]
+    ("package", "known"),
+    [("deskyard_sdk", {"httpx", "websockets", "agents", "anthropic", "PIL"}), ("deskyard_mcp", None)],
 )
 def test_a_package_for_programs_stands_on_nothing_of_ours_but_the_sdk(package: str, known: set[str] | None) -> None:
     modules = list((SDK / package).rglob("*.py"))
