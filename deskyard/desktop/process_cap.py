@@ -13,7 +13,7 @@ from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.plan.account import AGENT
 from deskyard.plan.printable import printable
-from deskyard.plan.workspace import WorkspacePlan
+from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 
 MARKS = "processes-capped"
 OUTCOMES = ("unchanged", "changed", "removed")
@@ -32,6 +32,12 @@ def deliver(plan: WorkspacePlan, caps: Mapping[str, int | None]) -> dict[str, st
     One that fails keeps no other from its cap; the first failure is raised at the end.
     """
     return at_once({desktop: partial(_bring, plan, desktop, cap) for desktop, cap in caps.items()})
+
+
+def equip(plan: WorkspacePlan, desktop: DesktopPlan) -> None:
+    """Cap a desktop whose system is new, and of which there is nothing to lift."""
+    if (cap := desktop.caps.processes) is not None:
+        deliver(plan, {desktop.name: cap})
 
 
 def note(plan: WorkspacePlan, desktop: str) -> None:

@@ -279,8 +279,7 @@ class _Exchange:
 
     def _deliver(self, was: Was) -> None:
         plan, name = self._machine.plan, self._machine.name
-        if (processes := plan.desktop(name).caps.processes) is not None:
-            process_cap.deliver(plan, {name: processes})
+        process_cap.equip(plan, plan.desktop(name))
         if was.keys:
             key_delivery.deliver(plan, {name: was.keys})
         if was.customised is not None:

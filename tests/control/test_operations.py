@@ -90,12 +90,18 @@ def kill_program(mission: Lab, operation: str, attempt: int) -> None:
     os.kill(mission.pids("lab.blocks")[-1], signal.SIGKILL)
 
 
-def test_an_operation_whose_program_is_killed_is_done_again_once(mission: Lab, owner: httpx.Client) -> None:
+def killed_once(mission: Lab, owner: httpx.Client) -> str:
+    """An operation whose program was killed, and that is begun again."""
     mission.declare("lab", "blocks")
     mission.gate("blocks")
     operation = want(owner, "lab.blocks")
     kill_program(mission, operation, 1)
     mission.until("select 1 from operation where id = %s and attempt = 2", [operation])
+    return operation
+
+
+def test_an_operation_whose_program_is_killed_is_done_again_once(mission: Lab, owner: httpx.Client) -> None:
+    operation = killed_once(mission, owner)
     begun(mission, operation, attempt=2)
     mission.open("blocks")
     mission.state(operation, "done")
@@ -125,11 +131,7 @@ def test_what_waits_behind_an_operation_whose_program_is_killed_does_not_overtak
 def test_an_operation_whose_program_is_killed_again_fails_and_says_what_to_do(
     mission: Lab, owner: httpx.Client
 ) -> None:
-    mission.declare("lab", "blocks")
-    mission.gate("blocks")
-    operation = want(owner, "lab.blocks")
-    kill_program(mission, operation, 1)
-    mission.until("select 1 from operation where id = %s and attempt = 2", [operation])
+    operation = killed_once(mission, owner)
     kill_program(mission, operation, 2)
     mission.state(operation, "failed")
     problem = owner.get(f"/api/operations/{operation}").json()["problem"]

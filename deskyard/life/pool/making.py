@@ -108,8 +108,7 @@ def _rest(moves: Moves, seconds: float) -> None:
 
 def _equip(declared: Declared, name: str) -> None:
     """Bring the cap of processes of its tier, and the owner's keys and files that the seat declares."""
-    if (processes := declared.plan.seat(name).caps.processes) is not None:
-        process_cap.deliver(declared.plan, {name: processes})
+    process_cap.equip(declared.plan, declared.plan.seat(name))
     desktop = next(desktop for desktop in declared.workspace.desktops if desktop.name == name)
     if names := declared.workspace.keys_of(desktop):
         # Late: only who needs keys waits for the engine.

@@ -24,7 +24,8 @@ PLACES: dict[By | None, tuple[str, ...]] = {
     "workspace": ("workspace_id",),
     "day": ("day",),
 }
-TOKENS = ", ".join(f"sum({name}) as {name}" for name in ("turns", "input", "output", "cached"))
+COUNTS = ("turns", "input", "output", "cached")
+TOKENS = ", ".join(f"sum({name}) as {name}" for name in COUNTS)
 
 
 class Used(Form):
@@ -132,7 +133,7 @@ def _place(row: Row) -> dict[str, Any]:
 
 
 def _claimed(row: Row) -> ClaimedTokens:
-    return ClaimedTokens(**_place(row), **{name: row[name] for name in ("turns", "input", "output", "cached")})
+    return ClaimedTokens(**_place(row), **{name: row[name] for name in COUNTS})
 
 
 def _plain(forms: list[Any]) -> list[Any]:
