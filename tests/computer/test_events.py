@@ -14,6 +14,7 @@ from deskyard_sdk import Desktop, DesktopError
 from PIL import Image
 from websockets.sync.client import connect
 
+from deskyard.computer.display import watcher
 from deskyard.computer.display.events import Log
 from deskyard.computer.display.pictures import png
 from deskyard.computer.display.spaces import Rectangle
@@ -121,6 +122,48 @@ def test_the_screen_is_settled_where_nothing_is_drawn(service: Service, recorder
         waiting.join(0.05)
     assert found[0]["event"] == "region.changed"
     assert service.wait("screen.settled", quiet_ms=100)["event"] == "screen.settled"
+
+
+def draw(recorder: Recorder, times: int = 1) -> None:
+    """Draw on the window, and be heard by whoever hears the server."""
+    for _ in range(times):
+        recorder.c.core.ClearArea(False, recorder.id, 0, 0, 200, 200)
+        recorder.c.settle()
+
+
+def test_what_was_drawn_before_a_wait_is_no_change(service: Service, recorder: Recorder) -> None:
+    x, y, *_ = next(entry["geometry"] for entry in service.windows() if entry["id"] == recorder.id)
+    service.wait("screen.settled")
+    changed = {"event": "region.changed", "region": [x, y, 200, 200], "within_ms": 200}
+    draw(recorder, 2)
+    assert service.client.post("/v1/wait", json=changed).status_code == 408
+    draw(recorder, 2)
+    answer = service.client.post(
+        "/v1/act", json={"actions": [{"type": "move", "x": 1, "y": 1}], "wait": changed}
+    ).json()
+    assert (answer["ok"], answer["wait"]["error"]) == (False, "wait")
+
+
+def test_who_draws_all_the_time_is_looked_at_at_a_pace_unless_somebody_waits(
+    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "LOOK_SECONDS", 3600.0)
+    part = service.part
+    service.wait("screen.settled")
+    before = part.log.changes
+    draw(recorder, 20)
+    part._listening().call(lambda c: c.settle()).result(PATIENCE)
+    assert part.log.changes - before <= 1
+    service.wait("screen.settled")
+    seen = part.log.changes
+    assert seen > before, "who waits for the end of drawing does not miss any"
+    found: list[dict[str, object]] = []
+    waiting = threading.Thread(target=lambda: found.append(service.wait("region.changed")))
+    waiting.start()
+    while waiting.is_alive():
+        draw(recorder)
+        waiting.join(0.05)
+    assert found[0]["event"] == "region.changed" and part.log.changes > seen
 
 
 def test_events_are_told_again_to_who_comes_back(service: Service, recorder: Recorder) -> None:

@@ -314,6 +314,56 @@ def test_stream_begins_while_the_thread_of_the_last_one_ends(
     assert viewer.update() == [(0, 0, 400, 300)] and viewer.pixels[:3] == b"\x77\x55\x33"
 
 
+def test_streams_of_the_same_are_taken_and_packed_once(
+    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, take = [], Studio.add
+    monkeypatch.setattr(Studio, "add", lambda studio, stream: taken.append(stream) or take(studio, stream))
+    first, second = (made(service, window=recorder.id) for _ in range(2))
+    viewers = [Plain(service, stream) for stream in (first, second)]
+    assert first["id"] != second["id"] and len(taken) == 1
+    viewers[0].line.send(ASK_ALL)
+    viewers[0].update()
+    assert service.client.delete(first["path"]).status_code == 200
+    with pytest.raises(ConnectionClosed):
+        viewers[0].line.recv(60)
+    # The other goes on, also with whoever comes later.
+    paint(recorder, 0x112233)
+    viewers[1].line.send(ASK_ALL)
+    while viewers[1].update() and viewers[1].pixels[:3] != b"\x33\x22\x11":
+        viewers[1].line.send(ASK_ALL)
+    assert service.client.get(second["path"]).json()["viewers"] == 1
+    assert service.client.delete(second["path"]).status_code == 200
+    with pytest.raises(ConnectionClosed):
+        viewers[1].line.recv(60)
+    made(service, window=recorder.id)
+    assert len(taken) == 2
+
+
+def test_streams_of_something_else_are_others(
+    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, take = [], Studio.add
+    monkeypatch.setattr(Studio, "add", lambda studio, stream: taken.append(stream) or take(studio, stream))
+    for what in ({}, {"region": [0, 0, 64, 64]}, {"region": [0, 0, 64, 65]}, {"window": recorder.id}):
+        made(service, **what)
+    assert len(taken) == 4
+
+
+def test_a_window_that_closes_ends_all_its_streams(service: Service) -> None:
+    before = service.last()
+    window = Recorder(service.part._display)
+    service.wait("window.appeared", match={"id": window.id}, after=before)
+    streams = [made(service, window=window.id) for _ in range(2)]
+    viewers = [Plain(service, stream) for stream in streams]
+    window.close()
+    for stream, viewer in zip(streams, viewers, strict=True):
+        with pytest.raises(ConnectionClosed) as closed:
+            viewer.line.recv(60)
+        assert closed.value.rcvd is not None and closed.value.rcvd.reason == "the window is closed"
+        assert service.client.get(stream["path"]).status_code == 410
+
+
 def test_stream_that_nobody_looks_at_makes_room(service: Service) -> None:
     streams = [made(service, region=[0, 0, 16, 16 + number]) for number in range(MOST_STREAMS)]
     viewers = [Plain(service, stream) for stream in streams[1:]]

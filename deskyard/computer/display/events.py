@@ -1,10 +1,11 @@
 """The desktop's events, numbered and kept for a while, and waiting for the next ones."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -28,6 +29,7 @@ MOST_EVENTS = 5000
 MOST_CHANGES = 2000
 MOST_WITHIN_MS = 300_000
 SETTLED, CHANGED, READY = "screen.settled", "region.changed", "app.ready"
+OF_DRAWING = (SETTLED, CHANGED)
 # What is told while a person wants privacy: nothing of what is on the screen.
 TOLD_IN_PRIVATE = (PRIVACY_ON, PRIVACY_OFF, "person.took", "person.left", "screen.ready", "screen.gone")
 KINDS = (
@@ -97,13 +99,24 @@ def read_wait(fields: Fields, who: Caller) -> Wait:
         raise wrong(fields.at("match"), match, "is no object of at most 10 fields", 'give such as {"class": "XTerm"}')
     region = fields.take("region", None)
     where = region_of(region, fields.at("region")) if region is not None else None
-    if where is not None and kind not in (SETTLED, CHANGED):
+    if where is not None and kind not in OF_DRAWING:
         raise wrong(fields.at("region"), region, f"has no meaning for {kind}", "leave it out")
     quiet = fields.integer("quiet_ms", 1, 60_000, 200) / 1000
     after = fields.take("after", None)
     if after is not None:
         after = whole(after, fields.at("after"), 0, 1 << 53)
     return Wait(kind, within, match, where, quiet, after)
+
+
+async def _nothing() -> None:
+    """Where nobody looks at a screen there is nothing to write down."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Waker:
+    event: asyncio.Event
+    loop: asyncio.AbstractEventLoop
+    hears_drawing: bool
 
 
 class Log:
@@ -114,11 +127,13 @@ class Log:
         self._events: deque[dict[str, Any]] = deque(maxlen=most)
         self._changes: deque[Change] = deque(maxlen=MOST_CHANGES)
         self._small: dict[Rectangle, float] = {}
-        self._wakers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        self._wakers: set[_Waker] = set()
         self.last = 0
         self.changes = 0
         self.listeners: list[Callable[[dict[str, Any]], None]] = []  # hear each event in the thread that tells it
         self.hidden = False  # while a person wants privacy: what happens on the screen is not kept, and never told
+        # Writes down what was drawn so far, which is otherwise done at a pace.
+        self.look: Callable[[], Awaitable[None]] = _nothing
         # Waits that are no events of their own: they are over when something is so.
         self.conditions: dict[str, Callable[[Wait], Awaitable[dict[str, Any]]]] = {}
 
@@ -146,7 +161,13 @@ class Log:
         with self._lock:
             self.changes += 1
             self._changes.append(Change(now, self.changes, new))
-        self._wake()
+        self._wake(of_drawing=True)
+
+    @property
+    def awaits_drawing(self) -> bool:
+        """Whether somebody waits for what is drawn, or until nothing is."""
+        with self._lock:
+            return any(waker.hears_drawing for waker in self._wakers)
 
     def drawn(self, region: Rectangle) -> float:
         """When something was last drawn there, by the monotonic clock; 0 if that is not known."""
@@ -160,12 +181,24 @@ class Log:
         self._small = {spot: at for spot, at in self._small.items() if now - at < CARET_SECONDS} | {part: now}
         return before is not None and 0.2 < now - before < CARET_SECONDS
 
-    def _wake(self) -> None:
+    def _wake(self, *, of_drawing: bool = False) -> None:
         with self._lock:
-            wakers = list(self._wakers.items())
-        for waker, loop in wakers:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(waker.set)
+            wakers = [waker for waker in self._wakers if waker.hears_drawing or not of_drawing]
+        for waker in wakers:
+            if not waker.loop.is_closed():
+                waker.loop.call_soon_threadsafe(waker.event.set)
+
+    @contextlib.contextmanager
+    def _woken(self, *, by_drawing: bool = False) -> Iterator[asyncio.Event]:
+        """An event of the loop that is set whenever there is something new."""
+        waker = _Waker(asyncio.Event(), asyncio.get_running_loop(), by_drawing)
+        with self._lock:
+            self._wakers.add(waker)
+        try:
+            yield waker.event
+        finally:
+            with self._lock:
+                self._wakers.discard(waker)
 
     def since(self, after: int) -> tuple[list[dict[str, Any]], int]:
         """The events after this one, and how many of them are forgotten already."""
@@ -174,16 +207,18 @@ class Log:
             oldest = self._events[0]["seq"] if self._events else self.last + 1
         return found, max(0, oldest - after - 1)
 
-    def arm(self, wait: Wait) -> Armed:
-        """Have the wait count from now on, or from the event that it names."""
+    async def arm(self, wait: Wait) -> Armed:
+        """Have the wait count from now on, or from the event that it names; what was drawn before is no change."""
+        if wait.kind == CHANGED:
+            await self.look()
         with self._lock:
             return Armed(wait, self.last if wait.after is None else wait.after, self.changes, time.monotonic())
 
     async def stream(self, after: int) -> AsyncIterator[dict[str, Any]]:
         """The events after this one, for ever; `events.lost` stands where some are forgotten."""
-        with _Waker(self) as waker:
+        with self._woken() as news:
             while True:
-                waker.clear()
+                news.clear()
                 found, lost = self.since(after)
                 if lost:
                     yield {"seq": after + lost, "event": "events.lost", "count": lost}
@@ -191,7 +226,11 @@ class Log:
                     yield event
                 after = max([after + lost, *(event["seq"] for event in found)])
                 if not found:
-                    await waker.wait()
+                    await news.wait()
+
+    async def next(self, wait: Wait) -> dict[str, Any]:
+        """The event that is waited for from now on; raises `Problem` (408) when it does not come in time."""
+        return await self.wait(await self.arm(wait))
 
     async def wait(self, armed: Armed) -> dict[str, Any]:
         """The event that was waited for; raises `Problem` (408) when it does not come in time."""
@@ -201,9 +240,11 @@ class Log:
             except TimeoutError:
                 raise self._late(armed.wait) from None
         deadline = time.monotonic() + armed.wait.within
-        with _Waker(self) as waker:
+        with self._woken(by_drawing=armed.wait.kind in OF_DRAWING) as news:
+            if armed.wait.kind in OF_DRAWING:
+                await self.look()  # at what was drawn before it was known that somebody waits
             while True:
-                waker.clear()
+                news.clear()
                 found, again = self._found(armed)
                 if found is not None:
                     return found
@@ -211,7 +252,7 @@ class Log:
                 if left <= 0:
                     raise self._late(armed.wait)
                 try:
-                    await asyncio.wait_for(waker.wait(), min(left, again))
+                    await asyncio.wait_for(news.wait(), min(left, again))
                 except TimeoutError:
                     continue
 
@@ -243,7 +284,7 @@ class Log:
             raise refused()
         if armed.wait.kind == PRIVACY_OFF and armed.wait.after is None and not self.hidden:
             return {"event": PRIVACY_OFF, "seq": self.last}, 60  # who comes to wait for it may come too late
-        if armed.wait.kind not in (SETTLED, CHANGED):
+        if armed.wait.kind not in OF_DRAWING:
             found, lost = self.since(armed.event)
             if lost:
                 reason = f"is too long ago: {lost} events since are forgotten"
@@ -263,20 +304,3 @@ class Log:
 
 def _touches(change: Change, region: Rectangle | None) -> bool:
     return region is None or any(part.meets(region) for part in change.parts)
-
-
-class _Waker:
-    """An event of the loop that the log sets whenever there is something new."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._event = asyncio.Event()
-
-    def __enter__(self) -> asyncio.Event:
-        with self._log._lock:
-            self._log._wakers[self._event] = asyncio.get_running_loop()
-        return self._event
-
-    def __exit__(self, *_: object) -> None:
-        with self._log._lock:
-            del self._log._wakers[self._event]

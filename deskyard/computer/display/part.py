@@ -107,6 +107,7 @@ class Display:
     async def _running(self) -> AsyncIterator[None]:
         self._loop = self.read_back.loop = asyncio.get_running_loop()
         self._watcher = watcher = Watcher(self._display, self.log, self.drive)
+        self.log.look = self._look_at_drawing
         watcher.start()
         try:
             if not await asyncio.to_thread(watcher.ready.wait, self._settings.start_seconds):
@@ -139,7 +140,7 @@ class Display:
             who.require(SEE)
         if picture is not None:
             await self._with_eyes(self._require_seen, picture)
-        armed = self.log.arm(wait) if wait else None
+        armed = await self.log.arm(wait) if wait else None
         gone = threading.Event()
         watch = asyncio.ensure_future(_watch(request, gone))
         try:
@@ -166,7 +167,9 @@ class Display:
             answer = {**answer, **described(outcome.problem)}
         elif armed:
             try:
-                answer["wait"] = await self.log.wait(self.log.arm(armed.wait) if armed.wait.kind == SETTLED else armed)
+                # A screen settles after the actions, not while they are done.
+                waiting = self.log.next(armed.wait) if armed.wait.kind == SETTLED else self.log.wait(armed)
+                answer["wait"] = await waiting
             except Problem as problem:
                 # The actions are done: only the wait was in vain, and a client must not send them again.
                 answer["ok"], answer["wait"] = False, described(problem)
@@ -239,6 +242,11 @@ class Display:
         assert self._watcher is not None
         return self._watcher
 
+    async def _look_at_drawing(self) -> None:
+        watcher = self._listening()
+        with contextlib.suppress(Problem):  # without a screen nothing is drawn
+            await asyncio.wrap_future(watcher.call(watcher.look_at_drawing))
+
     def _paste(self, text: str, keys: tuple[int, ...]) -> None:
         watcher = self._listening()
         self.drive.check()
@@ -253,7 +261,7 @@ class Display:
 
     def _await_event(self, wait: Wait) -> Effect:
         assert self._loop is not None
-        return {"event": asyncio.run_coroutine_threadsafe(self.log.wait(self.log.arm(wait)), self._loop).result()}
+        return {"event": asyncio.run_coroutine_threadsafe(self.log.next(wait), self._loop).result()}
 
     async def _wait(self, request: Request) -> Answered[Happened]:
         who = caller(request)
@@ -261,7 +269,7 @@ class Display:
         fields = await body(request)
         wait = read_wait(fields, who)
         fields.done()
-        return Answered(await self.log.wait(self.log.arm(wait)))
+        return Answered(await self.log.next(wait))
 
     async def _drive_route(self, request: Request) -> Answered[Driving]:
         who = caller(request)

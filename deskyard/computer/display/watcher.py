@@ -4,6 +4,7 @@ import os
 import queue
 import select
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -23,6 +24,10 @@ from deskyard.computer.display.x_server import REFUSED, ScreenGone, XConnection,
 
 ALL_MASTERS = 1
 RETRY_SECONDS = 0.5
+# Between two looks at what was drawn, while nobody waits for it: a program that draws all the time is not looked at
+# each time, which took the service a third of what it spends on a stream of it.
+LOOK_SECONDS = 0.05
+FOREVER = 3600.0
 RAW = (
     xinput.XIEventMask.RawKeyPress | xinput.XIEventMask.RawKeyRelease
     | xinput.XIEventMask.RawButtonPress | xinput.XIEventMask.RawButtonRelease
@@ -54,6 +59,8 @@ class Watcher:
         self._agents: set[int] = set()
         self._known: dict[int, tuple[str, Rectangle | None]] = {}
         self._front = self._damage = self._parts = 0
+        self._is_drawn = False  # something was, and not looked at yet
+        self._looked = 0.0
         self._size = (0, 0)
 
     def start(self) -> None:
@@ -134,9 +141,9 @@ class Watcher:
             self._take_events(c)
             self._take_calls(c)
             self.clipboard.tick()
-            wait = self._drive.tick(self.let_go)
+            waits = self._drive.tick(self.let_go), self.clipboard.due(), self._look_when_due(c)
             if not self._stopping.is_set() and not self._pending(c):
-                ready = select.select([fd, self._wake_out], [], [], min(wait, self.clipboard.due()))[0]
+                ready = select.select([fd, self._wake_out], [], [], min(waits))[0]
                 if self._wake_out in ready:
                     os.read(self._wake_out, 4096)
         self._drive.release_all(c)
@@ -152,13 +159,13 @@ class Watcher:
         return True
 
     def _take_events(self, c: XConnection, event: Any = None) -> None:
-        look = drawn = moved = False
+        look = moved = False
         event = event or c.poll()
         while event is not None:
             if type(event) in PERSONS:
                 self._raw(event)
             elif isinstance(event, xcffib.damage.NotifyEvent):
-                drawn = True
+                self._is_drawn = True
             elif isinstance(event, xproto.PropertyNotifyEvent) and event.window != self.clipboard.window:
                 self._property(c, event)
                 look = look or event.window == c.root
@@ -173,8 +180,6 @@ class Watcher:
             self._look_at_windows(c)
         if moved:
             self._look_at_places(c)
-        if drawn:
-            self._look_at_drawing(c)
         c.x.invalid()
 
     def _raw(self, event: Any) -> None:
@@ -235,7 +240,19 @@ class Watcher:
                 self._known[window] = (title, now)
                 self._log.tell("window.moved", {"id": window, "geometry": now.as_list()})
 
-    def _look_at_drawing(self, c: XConnection) -> None:
+    def _look_when_due(self, c: XConnection) -> float:
+        """Look at what was drawn, if it is time; in how many seconds it will be."""
+        if not self._is_drawn:
+            return FOREVER
+        left = self._looked + LOOK_SECONDS - time.monotonic()
+        if left > 0 and not self._log.awaits_drawing:
+            return left
+        self.look_at_drawing(c)
+        return FOREVER
+
+    def look_at_drawing(self, c: XConnection) -> None:
+        """Write down what was drawn so far; on this thread's connection."""
+        self._is_drawn, self._looked = False, time.monotonic()
         c.extension(xcffib.damage).Subtract(self._damage, 0, self._parts)
         found = c.extension(xcffib.xfixes).FetchRegion(self._parts).reply().rectangles
         self._log.drew([Rectangle(part.x, part.y, part.width, part.height) for part in found])

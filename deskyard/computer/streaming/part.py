@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.requests import HTTPConnection, Request
@@ -22,17 +22,26 @@ from deskyard.computer.display.x_server import REFUSED, ScreenGone, gone
 from deskyard.computer.fields import Fields, body, wrong
 from deskyard.computer.problem import Problem, deny
 from deskyard.computer.streaming.budget import Budget
+from deskyard.computer.streaming.channel import Channel
 from deskyard.computer.streaming.scene import Gone, Scene, ScreenScene, WindowScene
 from deskyard.computer.streaming.stream import Stream
 from deskyard.computer.streaming.studio import Studio
 from deskyard.computer.streaming.viewer import Viewer
-from deskyard.wire.computer import PAGE_HEADER, SEE, STREAM_BYTES, STREAMS_PATH
+from deskyard.wire.computer import PAGE_HEADER, SEE, STREAMS_PATH
 
 MOST_STREAMS = 16
 MOST_VIEWERS = 64
 MOST_ENDED = 100  # of which it is known why they ended
 PIXELS_PER_SECOND = 100_000_000  # taken and packed, of all streams together
 DELETED = "the stream was deleted"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A stream that channels share, and its begin, which each of them waits for."""
+
+    stream: Stream
+    begun: "asyncio.Task[None]"
 
 
 class Streaming:
@@ -43,7 +52,8 @@ class Streaming:
         self._budget = Budget(pixels_per_second)
         self._studio = Studio(display, self._budget)
         self._packing = ThreadPoolExecutor(2, "packing")
-        self._streams: dict[str, Stream] = {}
+        self._channels: dict[str, Channel] = {}
+        self._shared: dict[str, Shared] = {}  # by what they show
         self._ended: OrderedDict[str, str] = OrderedDict()
 
     def routes(self) -> Sequence[BaseRoute]:
@@ -68,33 +78,34 @@ class Streaming:
             await asyncio.to_thread(self._studio.stop)
             self._packing.shutdown(wait=True, cancel_futures=True)
 
-    def _alive(self) -> dict[str, Stream]:
-        for id in [id for id, stream in self._streams.items() if stream.over]:
-            self._ended[id] = self._streams.pop(id).over
+    def _alive(self) -> dict[str, Channel]:
+        for id in [id for id, channel in self._channels.items() if channel.over]:
+            self._ended[id] = self._channels.pop(id).over
+        self._shared = {key: shared for key, shared in self._shared.items() if not shared.stream.over}
         while len(self._ended) > MOST_ENDED:
             self._ended.popitem(last=False)
-        return self._streams
+        return self._channels
 
-    def _stream(self, connection: HTTPConnection) -> Stream:
+    def _channel(self, connection: HTTPConnection) -> Channel:
         caller(connection).require(SEE)
         id = connection.path_params["id"]
-        stream = self._alive().get(id)
-        if stream is None and id in self._ended:
+        channel = self._alive().get(id)
+        if channel is None and id in self._ended:
             raise Problem(HTTPStatus.GONE, "stream", id, self._ended[id], "make a new one: POST /v1/streams")
-        if stream is None:
+        if channel is None:
             raise Problem(HTTPStatus.NOT_FOUND, "stream", id, "is no stream", "see GET /v1/streams")
-        return stream
+        return channel
 
     async def _list(self, request: Request) -> Answered[answers.Streams]:
         caller(request).require(SEE)
         read_query(request, lambda fields: None)
-        found = [_described(request, stream) for stream in self._alive().values()]
+        found = [_described(request, channel) for channel in self._alive().values()]
         return Answered({"streams": found, "most": MOST_STREAMS})
 
     async def _describe(self, request: Request) -> Answered[answers.Stream]:
-        stream = self._stream(request)
+        channel = self._channel(request)
         read_query(request, lambda fields: None)
-        return Answered(_described(request, stream))
+        return Answered(_described(request, channel))
 
     async def _create(self, request: Request) -> Answered[answers.Stream]:
         caller(request).require(SEE)
@@ -102,14 +113,45 @@ class Streaming:
         about, scene = _asked(fields)
         fields.done()
         await self._make_room()
-        stream = self._stream_of(about, scene)
-        self._streams[stream.id] = stream
+        return Answered(_described(request, await self._open(about, scene)))
+
+    async def _open(self, about: answers.Shown, scene: Scene) -> Channel:
+        """A channel of its own to what all that asked for the same look at."""
+        key = str(sorted(about.items()))
+        self._alive()
+        shared = self._shared.get(key)
+        if shared is None:
+            stream = self._stream_of(about, scene)
+            shared = self._shared[key] = Shared(stream, asyncio.ensure_future(self._begin(stream)))
+        channel = Channel(shared.stream)
+        shared.stream.audience.append(channel)
+        self._channels[channel.id] = channel
         try:
-            await self._begin(stream)
+            await asyncio.shield(shared.begun)
         except BaseException:
-            self._streams.pop(stream.id, None)
+            self._channels.pop(channel.id, None)
+            if self._is_last(channel):
+                self._studio.remove(channel.stream, DELETED)
             raise
-        return Answered(_described(request, stream))
+        shared.stream.want()  # what was taken last may be old, where nobody looked
+        return channel
+
+    async def _leave(self, channel: Channel, reason: str) -> None:
+        """End a channel, and its stream with the last of them."""
+        channel.end(reason)
+        self._alive()
+        if self._is_last(channel):
+            await self.leave(channel.stream, reason)
+
+    def _is_last(self, channel: Channel) -> bool:
+        """Take a channel off its stream; whether it was the last one, so that nobody may join it any more."""
+        audience = channel.stream.audience
+        if channel not in audience:
+            return False
+        audience.remove(channel)
+        if not audience:
+            self._shared = {key: its for key, its in self._shared.items() if its.stream is not channel.stream}
+        return not audience
 
     async def screen(self, between: float) -> Stream:
         """A stream of the whole screen for the service itself, in no list; raises `Problem` where there is none.
@@ -131,7 +173,7 @@ class Streaming:
 
     def _stream_of(self, about: answers.Shown, scene: Scene, between: float = 0.0) -> Stream:
         loop = asyncio.get_running_loop()
-        return Stream(secrets.token_urlsafe(STREAM_BYTES), about, scene, self._budget, self._packing, loop, between)
+        return Stream(about, scene, self._budget, self._packing, loop, between)
 
     async def _begin(self, stream: Stream) -> None:
         try:
@@ -144,46 +186,40 @@ class Streaming:
             raise gone(self._display) from error
 
     async def _make_room(self) -> None:
-        """The stream that nobody looks at for the longest makes room for a new one."""
+        """The channel that nobody looks at for the longest makes room for a new one."""
         alive = self._alive()
         if len(alive) < MOST_STREAMS:
             return
-        unwatched = [stream for stream in alive.values() if not stream.viewers]
+        unwatched = [channel for channel in alive.values() if not channel.viewers]
         if not unwatched:
             reason, remedy = "streams are there, and somebody looks at each", "end one of them: DELETE /v1/streams/ID"
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "streams", len(alive), reason, remedy)
-        oldest = min(unwatched, key=lambda stream: stream.watched)
-        await self._end(oldest, "it made room for a new stream, as nobody looked at it")
-
-    async def _end(self, stream: Stream, reason: str) -> None:
-        stream.end(reason)
-        self._alive()
-        await asyncio.wrap_future(self._studio.remove(stream, reason))
+        oldest = min(unwatched, key=lambda channel: channel.watched)
+        await self._leave(oldest, "it made room for a new stream, as nobody looked at it")
 
     async def _delete(self, request: Request) -> Answered[Done]:
-        stream = self._stream(request)
-        await self._end(stream, DELETED)
+        await self._leave(self._channel(request), DELETED)
         return Answered({"ok": True})
 
     async def _look(self, socket: WebSocket) -> None:
         try:
-            stream = self._stream(socket)
-            viewers = sum(other.viewers for other in self._streams.values())
+            channel = self._channel(socket)
+            viewers = sum(other.viewers for other in self._channels.values())
             if viewers >= MOST_VIEWERS:
                 reason = "viewers look at streams already"
                 raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "viewers", viewers, reason, "wait until one of them leaves")
         except Problem as problem:
             await deny(socket, problem)
             return
-        await Viewer(socket, stream).serve()
+        await Viewer(socket, channel).serve()
 
 
-def _described(request: Request, stream: Stream) -> answers.Stream:
-    """The stream as it stands in answers, with its link for people where the gateway says what their page is."""
+def _described(request: Request, channel: Channel) -> answers.Stream:
+    """The channel as it stands in answers, with its link for people where the gateway says what their page is."""
     page = request.headers.get(PAGE_HEADER)
-    found = stream.described()
+    found = channel.described()
     if page:
-        found["link"] = f"{page}#stream={stream.id}"
+        found["link"] = f"{page}#stream={channel.id}"
     return found
 
 

@@ -1,12 +1,11 @@
-"""A stream: something that is looked at, its frame, and who waits for the next one."""
+"""A stream: something that is looked at, its frame, and who waits for the next one, over how many channels they may."""
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from deskyard.computer.answers import screen as answers
 from deskyard.computer.display.spaces import Rectangle
@@ -14,7 +13,6 @@ from deskyard.computer.streaming.budget import Budget
 from deskyard.computer.streaming.encodings import Form, encoded
 from deskyard.computer.streaming.frame import Frame
 from deskyard.computer.streaming.scene import Scene
-from deskyard.wire.computer import STREAMS_PATH
 
 
 @dataclass(frozen=True)
@@ -26,11 +24,17 @@ class Update:
     parts: list[tuple[Rectangle, bytes]]
 
 
+class Audience(Protocol):
+    """Somebody who is told that a stream is over."""
+
+    def end(self, reason: str) -> None:
+        """There is nothing more to come."""
+
+
 @dataclass
 class Stream:
     """Scene and frame belong to the studio's thread, all else to the event loop."""
 
-    id: str
     about: answers.Shown  # what it shows, as it stands in answers
     scene: Scene
     budget: Budget
@@ -44,8 +48,7 @@ class Stream:
     dirty: bool = True  # there is something new to take; of the studio
     due: float = 0.0  # when the next frame may be taken; of the studio
     viewers: int = 0
-    watched: float = field(default_factory=time.monotonic)  # when somebody last looked
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    audience: list[Audience] = field(default_factory=list)
     _news: set[asyncio.Event] = field(default_factory=set)
     _packed: dict[tuple[Any, ...], "asyncio.Future[Update]"] = field(default_factory=dict)
 
@@ -62,7 +65,8 @@ class Stream:
     def _wake(self) -> None:
         self._packed = {}
         if self.over:
-            self.ended.set()
+            for audience in self.audience:
+                audience.end(self.over)
         for news in self._news:
             news.set()
 
@@ -78,7 +82,6 @@ class Stream:
         finally:
             self._news.discard(news)
             self.viewers -= 1
-            self.watched = time.monotonic()
             self.ask()
 
     def want(self) -> None:
@@ -99,12 +102,3 @@ class Stream:
             images = self.frame.since(since, size)
         self.budget.spend(sum(part.width * part.height for part, _ in images))
         return Update(number, whole, [cut for part, image in images for cut in encoded(image, part, form)])
-
-    def described(self) -> answers.Stream:
-        """The stream as it stands in answers."""
-        width, height = self.frame.size
-        found: answers.Stream = {
-            "id": self.id, "path": f"{STREAMS_PATH}/{self.id}", "kind": self.about["kind"],
-            "size": [width, height], "viewers": self.viewers,
-        }  # fmt: skip
-        return {**found, **self.about}

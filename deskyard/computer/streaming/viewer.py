@@ -1,4 +1,4 @@
-"""Somebody who looks at a stream: RFB in the messages of a WebSocket, at their own pace."""
+"""Somebody who looks at a channel: RFB in the messages of a WebSocket, at their own pace."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,9 @@ import contextlib
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from deskyard.computer.streaming import rfb
+from deskyard.computer.streaming.channel import Channel
 from deskyard.computer.streaming.encodings import ZLIB_HEADER, ZRLE, rectangle
-from deskyard.computer.streaming.stream import Stream, Update
+from deskyard.computer.streaming.stream import Update
 
 PROTOCOL = "binary"
 OVER, UNCLEAR = 4410, 1002  # why a WebSocket is closed
@@ -17,28 +18,29 @@ LAST_WORDS_SECONDS = 2.0
 class Viewer:
     """One WebSocket, from its opening to its end."""
 
-    def __init__(self, socket: WebSocket, stream: Stream) -> None:
+    def __init__(self, socket: WebSocket, channel: Channel) -> None:
         self._socket = socket
-        self._stream = stream
+        self._channel = channel
+        self._stream = channel.stream
         self._hearing = rfb.Hearing()
-        self._size = stream.frame.size
+        self._size = self._stream.frame.size
         self._seen = 0
         self._is_open = False
         self._has_packed = False  # zlib's header of ZRLE was sent
 
     async def serve(self) -> None:
-        """Send what is asked for until the viewer leaves or the stream is over."""
+        """Send what is asked for until the viewer leaves or the channel is over."""
         asked = self._socket.scope.get("subprotocols") or []
         await self._socket.accept(PROTOCOL if PROTOCOL in asked else None)
-        with self._stream.watch() as news:
+        with self._channel.watch() as news:
             tasks = [
                 asyncio.ensure_future(self._hear(news)),
                 asyncio.ensure_future(self._send(news)),
-                asyncio.ensure_future(self._stream.ended.wait()),
+                asyncio.ensure_future(self._channel.ended.wait()),
             ]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                if self._stream.over:
+                if self._channel.over:
                     # Who takes nothing any more does not hear why, either.
                     await asyncio.wait(tasks[:2], timeout=LAST_WORDS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -74,7 +76,7 @@ class Viewer:
     async def _send(self, news: asyncio.Event) -> None:
         asked = self._hearing.asked
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            while not self._stream.over:
+            while not self._channel.over:
                 news.clear()
                 since = 0 if asked.anew else self._seen
                 if self._is_open and asked.waits and self._stream.frame.number > since:
@@ -84,7 +86,7 @@ class Viewer:
                 if self._is_open and asked.waits:
                     self._stream.want()
                 await news.wait()
-            await self._socket.close(OVER, self._stream.over)
+            await self._socket.close(OVER, self._channel.over)
 
     async def _answer(self, update: Update) -> None:
         asked = self._hearing.asked

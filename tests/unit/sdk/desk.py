@@ -138,7 +138,7 @@ class Desk:
         if self.draws_before_a_wait:
             self.draw()
         self._waited.set()
-        armed = self.log.arm(read_wait(await body(request), caller(request)))
+        armed = await self.log.arm(read_wait(await body(request), caller(request)))
         self.waits.append(armed.wait.kind)
         return JSONResponse(await self.log.wait(armed))
 
