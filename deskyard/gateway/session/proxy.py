@@ -67,19 +67,27 @@ class Proxy:
         return bool(pids) and all(taken)
 
     async def _add(self, pid: int, servers: Sequence[tuple[str, str]]) -> bool:
-        """Add servers to one worker, the first ones first; false if it does not say of each that it is there."""
-        taken = True
+        """Add servers to one worker, the first ones first; false if it does not say of each that it is there.
+
+        One that gives no answer is asked no further: it would be waited for anew with each line.
+        """
+        there, lacking = 0, list[str]()
         for first in range(0, len(servers), COMMANDS // 2):
             some = servers[first : first + COMMANDS // 2]
             pairs = [(f"add server {server} {address}", f"enable server {server}") for server, address in some]
             answer = await self._tell(pid, *(command for pair in pairs for command in pair))
-            there = sum(answer.count(words) for words in HAS_SERVER) if answer and answer.endswith(ENABLED) else 0
+            if answer is None:
+                lacking.append("")
+                break
+            taken = sum(answer.count(words) for words in HAS_SERVER) if answer.endswith(ENABLED) else 0
+            there += taken
             # One that is leaving takes no connection any more, and may have other words.
-            if there != len(some) and (answer is None or pid not in self._leaving):
-                said = f"HAProxy {pid} has {there} of {len(some)} servers that it was given: {(answer or '')[:200]!r}"
-                print(said, file=sys.stderr, flush=True)
-                taken = False
-        return taken
+            if taken != len(some) and pid not in self._leaving:
+                lacking.append(answer)
+        if lacking:
+            said = f"HAProxy {pid} has {there} of {len(servers)} servers that it was given: {lacking[0][:200]!r}"
+            print(said, file=sys.stderr, flush=True)
+        return not lacking
 
     async def refuse(self, session: Session, *, revoked: bool) -> int:
         """Close a session's sockets in every worker and let it open no new one; how many workers were told.

@@ -379,7 +379,9 @@ class Sessions:
         if fresh:
             # The newest first: whoever has just come is the one that waits.
             alive = sorted(self._store.alive(now), key=lambda session: session.redeemed or 0.0, reverse=True)
-            lacking = {pid for pid in fresh if not await self._proxy.admit(alive, [pid])}
+            # All at once: one that hangs holds up no other.
+            taken = await asyncio.gather(*(self._proxy.admit(alive, [pid]) for pid in fresh))
+            lacking = {pid for pid, all_taken in zip(fresh, taken, strict=True) if not all_taken}
             revoked = self._store.revoked(now)
             await asyncio.gather(*(self._proxy.refuse(session, revoked=True) for session in revoked))
         self._synced = set(workers) - lacking

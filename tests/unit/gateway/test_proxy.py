@@ -163,6 +163,60 @@ def test_many_sessions_are_given_their_servers_by_few_connections_the_first_ones
     assert added == [f"be_d1_{route}/{number:024}" for number in range(COMMANDS) for route in routes]
 
 
+def test_worker_that_is_silent_is_asked_no_further_and_the_other_one_has_everything(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sessions = [session(id=f"{number:024}") for number in range(COMMANDS)]
+    master = Master("@!9 ", deaf=10_000)
+
+    async def body() -> None:
+        async with played(master, folder) as proxy:
+            assert not await proxy.admit(sessions, [9, 8])
+            assert 10_000 - master.deaf == 1
+            master.deaf = 0
+            assert await proxy.admit(sessions, [9])
+
+    asyncio.run(body())
+    for pid in (8, 9):
+        added = [command for command in master.heard if command.startswith(f"@!{pid} add server ")]
+        assert len(added) == 2 * len(sessions)
+    assert capsys.readouterr().err == "HAProxy 9 has 0 of 80 servers that it was given: ''\n"
+
+
+def test_worker_that_falls_silent_on_its_way_has_what_it_said_and_no_more(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sessions = [session(id=f"{number:024}") for number in range(COMMANDS)]
+    # Of the third of four lines.
+    master = Master(f"be_d1_desktop/{COMMANDS // 2:024}", deaf=1)
+
+    async def body() -> None:
+        async with played(master, folder) as proxy:
+            assert not await proxy.admit(sessions, [8])
+
+    asyncio.run(body())
+    assert len([command for command in master.heard if " add server " in command]) == COMMANDS
+    assert capsys.readouterr().err == "HAProxy 8 has 40 of 80 servers that it was given: ''\n"
+
+
+def test_worker_that_has_other_words_for_each_line_is_written_down_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sessions = [session(id=f"{number:024}") for number in range(COMMANDS)]
+    master = Master("add server", deaf=10_000, says="Proxy is disabled.\n\n")
+
+    async def body() -> None:
+        async with played(master, folder) as proxy:
+            assert not await proxy.admit(sessions, [8])
+
+    asyncio.run(body())
+    # It is given the rest all the same: it answers, and the next line may be of another backend.
+    assert 10_000 - master.deaf == 4
+    written = capsys.readouterr().err.splitlines()
+    assert len(written) == 1
+    assert "HAProxy 8 has 0 of 80 servers that it was given: 'Proxy is disabled." in written[0]
+
+
 def test_session_that_no_worker_was_asked_about_is_not_taken_for_closed(folder: Path) -> None:
     says = "Can't connect to the target CLI!\n"
 

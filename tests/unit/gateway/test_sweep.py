@@ -143,6 +143,26 @@ def test_worker_that_has_all_sessions_is_not_asked_again_for_another_that_lacks_
     assert desk.proxy.asked == [9, 9, 9]
 
 
+def test_worker_that_hangs_holds_up_no_other(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.proxy.pids = [9, 8]
+    desk.join()
+    admit, others = desk.proxy.admit, asyncio.Event()
+
+    async def hangs(grants: Sequence[Session], workers: Sequence[int] | None = None) -> bool:
+        if workers == [9]:
+            async with asyncio.timeout(5):
+                await others.wait()
+            return False
+        taken = await admit(grants, workers)
+        others.set()
+        return taken
+
+    monkeypatch.setattr(desk.proxy, "admit", hangs)
+    desk.now += LONG
+    assert desk.rest() == 0.0
+    assert desk.proxy.asked == [8]
+
+
 def test_new_worker_has_whoever_came_last_first(desk: Desk) -> None:
     for letter in "ABC":
         desk.now += 1
