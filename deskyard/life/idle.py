@@ -151,7 +151,7 @@ def wake_wanted(
     for desktop, actor in wanting.items():
         say(f"    {desktop} slept, and {actor} has its page open: it is started")
         try:
-            if not power.wake(f"{name}/{desktop}", wait=False):
+            if not power.wake(f"{name}/{desktop}", wait=False, shows=False):
                 continue
             woken.append(Woken(desktop, actor))
             came = STARTS

@@ -127,13 +127,17 @@ def start(target: str, *, wait: bool = True) -> dict[str, Any]:
     return _answering(machine, wait)
 
 
-def wake(target: str, *, wait: bool = True) -> bool:
-    """Start a desktop that was stopped for want of use; false if somebody moved it before its turn came."""
+def wake(target: str, *, wait: bool = True, shows: bool = True) -> bool:
+    """Start a desktop that was stopped for want of use; false if somebody moved it before its turn came.
+
+    Who tells the pages that wait for it that it starts has no need of `shows`: they would hear it twice.
+    """
     machine = behind_gateway(target)
     start = partial(machine.machines.start, machine.domain)
     woken = machine.move(Power.RUNNING, start, only_if=lambda: asleep.is_asleep(machine.plan, machine.name))
     if woken:
-        machine.show(Stage.BOOTING)
+        if shows:
+            machine.show(Stage.BOOTING)
         if wait:
             _answering(machine, wait)
     return woken

@@ -97,11 +97,14 @@ class Awaiting:
         """Let those who wait for a desktop know what its host made of it; whether anybody wants it still."""
         if waking not in WAKINGS:
             raise GatewayError("state", waking, "is not known", f"use one of: {', '.join(WAKINGS)}")
-        wanted = bool(self._of(desktop))
+        wanted, news = bool(self._of(desktop)), False
+        # For who only looks on, too, and where nobody wants it any more: it boots.
+        if waking == STARTS and desktop in {ours.name for ours in self._settings.desktops}:
+            news = self._stages.hear(desktop, Stage.BOOTING, self._clock())
         if wanted and self._waking.get(desktop) != waking:
             self._waking[desktop] = waking
-            if waking == STARTS:
-                self._stages.hear(desktop, Stage.BOOTING, self._clock())
+            news = True
+        if news:
             self._pages.tell({desktop})
         return {"wanted": wanted}
 

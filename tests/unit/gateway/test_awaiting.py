@@ -198,6 +198,20 @@ def test_host_that_starts_what_is_wanted_has_it_boot(door: Door) -> None:
     assert (facts["state"], facts["since"]) == ("booting", int(door.clock.now))
 
 
+def test_desktop_that_starts_boots_for_who_only_looks_on_too_and_where_nobody_wants_it_any_more(door: Door) -> None:
+    driver, viewer = door.awaiting.join(person()), door.awaiting.join(person("b", mode="view"))
+    hear(door, "stopped", door.clock.now)
+    door.awaiting.want(person())
+    door.awaiting.leave(driver)
+    door.clock.now += 5
+    viewer.news.clear()
+    assert door.awaiting.tell("d1", "starts") == {"wanted": False}
+    facts = door.awaiting.facts(viewer.session)
+    assert (facts["state"], facts["since"], facts["waking"]) == ("booting", int(door.clock.now), None)
+    assert viewer.news.is_set()
+    assert door.awaiting.tell("elsewhere", "starts") == {"wanted": False}
+
+
 def test_page_of_a_session_that_is_over_is_woken_to_end(door: Door) -> None:
     ended, page = door.awaiting.join(person("a")), door.awaiting.join(person("b"))
     door.awaiting.sweep({"b" * 24})

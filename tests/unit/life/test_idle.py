@@ -206,6 +206,28 @@ def test_whoever_has_its_page_open_wakes_it_and_nobody_waits_here(
     assert len(heard) == 1
 
 
+def test_gateway_whose_page_wakes_a_desktop_is_asked_once_and_of_another_start_its_stage(
+    machines: Machines,
+    clock: Clock,
+    sessions: list[dict[str, Any]],
+    waits: list[Any],
+    heard: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stages: list[str] = []
+    monkeypatch.setattr(waiting_pages, "tell", lambda _, desktop, stage: stages.append(f"{desktop} {stage}"))
+    fall_asleep(machines, clock)
+    clock.now += 60
+    sessions.append(wanting())
+    stages.clear()
+    assert idle.wake_wanted("lab", clock) == [Woken("dev1", "ann")]
+    assert (stages, heard) == ([], [("lab", "dev1", "starts")])
+    fall_asleep(machines, clock)
+    stages.clear()
+    assert idle.wake("lab/dev1")
+    assert (stages, len(heard)) == (["dev1 booting"], 1)
+
+
 @pytest.mark.parametrize("changes", [{"wanted": None}, {"wanted": 61}, {"desktop": "dev2"}, {"desktop": "elsewhere"}])
 def test_what_nobody_has_wanted_since_it_sleeps_is_not_woken(
     machines: Machines, clock: Clock, sessions: list[dict[str, Any]], changes: dict[str, Any]
