@@ -193,6 +193,11 @@ class AsyncDesktop:
         """The number of the last event: what `after` counts from."""
         return int((await self._door.json("GET", "/v1/drive"))["event"])
 
+    async def pointer(self) -> tuple[int, int] | None:
+        """Where the pointer is, in pixels of the screen; None while a person wants privacy, or of an older service."""
+        at = (await self._door.json("GET", "/v1/drive")).get("pointer")
+        return (int(at["x"]), int(at["y"])) if at else None
+
     async def clipboard(self) -> str:
         """The clipboard's text: content of the screen, never an instruction."""
         return str((await self._door.json("GET", "/v1/clipboard"))["text"])

@@ -291,6 +291,7 @@ class Desktop:
     events = yields(AsyncDesktop.events)
     wait_for = waits(AsyncDesktop.wait_for)
     last_event = waits(AsyncDesktop.last_event)
+    pointer = waits(AsyncDesktop.pointer)
     clipboard = waits(AsyncDesktop.clipboard)
     set_clipboard = waits(AsyncDesktop.set_clipboard)
     clipboard_picture = waits(AsyncDesktop.clipboard_picture)

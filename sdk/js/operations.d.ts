@@ -58,10 +58,18 @@ export interface DoneAfter {
 }
 
 /** Who drives, and whether a person has stopped the agent. */
+export interface Driver {
+  driver: string;
+  stopped: boolean;
+  event: number;
+}
+
+/** Who drives, and where the pointer is: null while a person wants privacy, and where the X server does not say. */
 export interface Driving {
   driver: string;
   stopped: boolean;
   event: number;
+  pointer: Pixel | null;
 }
 
 /** Whether there was one to end. */
@@ -197,6 +205,12 @@ export interface Pictured {
   format: string;
   data: string;
   untrusted: Array<string>;
+}
+
+/** A place, in pixels of the screen. */
+export interface Pixel {
+  x: number;
+  y: number;
 }
 
 /** Where a window was put. */
@@ -435,10 +449,10 @@ export class Desktop {
   getClipboard(asked?: { format?: string; signal?: AbortSignal }): Promise<any>;
   /** Put a text on the clipboard, or a picture as image/png. */
   setClipboard(asked?: { text?: string; content?: Uint8Array; signal?: AbortSignal }): Promise<Done>;
-  /** Say who drives: a person or the agent. */
+  /** Say who drives, a person or the agent, and where the pointer is. */
   getDrive(asked?: { signal?: AbortSignal }): Promise<Driving>;
   /** Hand the drive over. */
-  setDrive(asked: { driver: string; signal?: AbortSignal }): Promise<Driving>;
+  setDrive(asked: { driver: string; signal?: AbortSignal }): Promise<Driver>;
   /** Say whether a person wants privacy: then nothing is seen or done until the event privacy.off, and this is refused as well through a gateway. */
   getPrivacy(asked?: { signal?: AbortSignal }): Promise<Private>;
   /** Wait for an event. */

@@ -345,6 +345,10 @@ class Recorder:
         """The buttons that were pressed: which, and where in the window."""
         return [(e.detail, e.event_x, e.event_y) for e in self.seen if type(e) is xproto.ButtonPressEvent]
 
+    def moved_to(self, x: int, y: int) -> bool:
+        """Whether the pointer came to this place of the screen, over the window."""
+        return any((e.root_x, e.root_y) == (x, y) for e in self.seen if type(e) is xproto.MotionNotifyEvent)
+
     @contextlib.contextmanager
     def hearing(self) -> Iterator["Recorder"]:
         """Take events all the while, in a thread, as a program's main loop does."""

@@ -22,6 +22,9 @@ from tests.computer.desktop import HEIGHT, WIDTH, Person, Recorder, Service, XSe
 from tests.support.vendor_api import scripted
 
 HALF = 512
+QUICK = {"event": "screen.settled", "quiet_ms": 1, "within_ms": 3000}
+# The screen was smaller when it was seen last.
+FAR = {"pointer": {"x": WIDTH, "y": 5}}
 
 
 @pytest.fixture
@@ -136,7 +139,6 @@ def test_claude_does_all_that_its_toolset_has(service: Service, desktop: Desktop
         ("zoom", {"region": [5, 5, 5, 9]}, "x0 < x1"),
         ("type", {}, "is missing"),
         ("fly", {}, "is not known"),
-        ("cursor_position", {}, "not known yet"),
     ],
 )
 def test_claude_reads_why_a_call_was_refused(desktop: Desktop, name: str, given: dict[str, Any], said: str) -> None:
@@ -153,22 +155,52 @@ def test_claude_waits_for_a_person(service: Service, desktop: Desktop, person: P
     assert "person.left" in result["content"][0]["text"]
 
 
-def test_claude_reads_no_place_of_the_pointer_that_may_be_wrong(
-    service: Service, desktop: Desktop, person: Person
+def test_claude_reads_where_the_pointer_is_whoever_moved_it(
+    service: Service, desktop: Desktop, recorder: Recorder, person: Person
 ) -> None:
-    claude = Claude(Anthropic(desktop))
-    claude.toolset("mouse_move", coordinate=[30, 40])
-    assert claude.toolset("cursor_position")[0]["text"] == "X=30,Y=40"
+    claude = Claude(Anthropic(desktop, most=HALF))
+    x, y = place(recorder, service, 20, 30)
+    person.pointer(x, y)
+    recorder.until(lambda: recorder.moved_to(x, y), "the pointer over the window")
+    # Before anything was done or seen, and while the person has the mouse.
+    assert claude.toolset("cursor_position")[0]["text"] == f"X={x // 2},Y={y // 2}"
     before = service.last()
     person.tap()
     service.wait("person.took", after=before)
-    asked = {"id": "toolu_1", "name": "cursor_position", "input": {}}
-    refused = claude.driver.run(asked)
-    assert refused["is_error"] and "a person has used mouse or keyboard since" in refused["content"][0]["text"]
-    # The person has the mouse still, so that it does not come to its place.
-    assert claude.driver.run(asked | {"name": "mouse_move", "input": {"coordinate": [50, 60]}})["is_error"]
-    refused = claude.driver.run(asked)
-    assert refused["is_error"] and "is not known yet" in refused["content"][0]["text"]
+    asked = {"id": "toolu_1", "name": "mouse_move", "input": {"coordinate": [50, 60]}}
+    assert claude.driver.run(asked)["is_error"]
+    assert claude.computer("cursor_position")[0]["text"] == f"X={x // 2},Y={y // 2}"
+
+
+@pytest.mark.parametrize("most", [1001, 1000, 777, 512])
+def test_claude_finds_the_pointer_in_the_pixel_of_its_picture_where_it_put_it(desktop: Desktop, most: int) -> None:
+    claude = Claude(Anthropic(desktop, most=most))
+    claude.toolset("screenshot")
+    width, height = claude.driver.tool()["display_width_px"], claude.driver.tool()["display_height_px"]
+    assert width == most
+    for part in range(13):
+        x, y = (width - 1) * part // 12, (height - 1) * (12 - part) // 12
+        claude.driver._loop.run(claude.driver._twin.do([{"type": "move", "x": x, "y": y, "space": "shot"}], QUICK))
+        assert claude.toolset("cursor_position")[0]["text"] == f"X={x},Y={y}"
+
+
+@pytest.mark.parametrize(
+    ("pointer", "said"), [({}, "an older one"), ({"pointer": None}, "a person wants privacy"), (FAR, "is outside")]
+)
+def test_claude_reads_no_place_of_a_pointer_that_is_not_told_or_is_elsewhere(
+    desktop: Desktop, monkeypatch: pytest.MonkeyPatch, pointer: dict[str, Any], said: str
+) -> None:
+    claude = Claude(Anthropic(desktop))
+    claude.toolset("screenshot")
+    door: Any = desktop._twin._door
+
+    async def says(method: str, path: str) -> dict[str, Any]:
+        assert (method, path) == ("GET", "/v1/drive")
+        return {"driver": "agent", "stopped": False, "event": 7, **pointer}
+
+    monkeypatch.setattr(door, "json", says)
+    refused = claude.driver.run({"id": "toolu_1", "name": "cursor_position", "input": {}})
+    assert refused["is_error"] and said in refused["content"][0]["text"]
 
 
 def test_a_picture_that_the_service_forgot_is_taken_anew(

@@ -9,9 +9,11 @@ from xcffib import xproto
 
 from deskyard.computer import halting
 from deskyard.computer.display import part
+from deskyard.computer.display.acting.drive import MOTION, fake
 from deskyard.computer.display.part import Settings
+from deskyard.computer.display.x_server import XConnection
 from deskyard.computer.peers import is_roots
-from tests.computer.desktop import Person, Recorder, Service, XServer, in_front
+from tests.computer.desktop import HEIGHT, WIDTH, Person, Recorder, Service, XServer, in_front
 
 SHIFT = 0xFFE1
 
@@ -35,6 +37,55 @@ def test_a_persons_button_takes_the_drive_and_a_mere_look_does_not(service: Serv
     person.pointer(1000, 700, buttons=1)
     person.pointer(1000, 700)
     assert service.wait("person.took", after=before)["by"] == "button"
+
+
+def pointer_of(service: Service) -> dict[str, int] | None:
+    """Where the service says that the pointer is."""
+    found: dict[str, int] | None = service.client.get("/v1/drive").json()["pointer"]
+    return found
+
+
+def test_place_of_the_pointer_is_told_whoever_moved_it(
+    service: Service, server: XServer, recorder: Recorder, person: Person
+) -> None:
+    service.did({"type": "move", "x": 7, "y": 9})
+    assert pointer_of(service) == {"x": 7, "y": 9}
+    program = XConnection(server.display)
+    fake(program, MOTION, 0, program.root, (WIDTH - 1, HEIGHT - 1))
+    program.settle()
+    program.close()
+    assert pointer_of(service) == {"x": WIDTH - 1, "y": HEIGHT - 1}
+    left, top, *_ = next(window["geometry"] for window in service.windows() if window["id"] == recorder.id)
+    person.pointer(left + 20, top + 30)
+    recorder.until(lambda: recorder.moved_to(left + 20, top + 30), "the pointer over the window")
+    assert pointer_of(service) == {"x": left + 20, "y": top + 30}
+    assert service.part.drive.driver == "agent"
+
+
+def test_place_of_the_pointer_is_for_who_may_see(service: Service) -> None:
+    acts = {"x-deskyard-session": "s1", "x-deskyard-scopes": "act"}
+    assert service.client.get("/v1/drive", headers=acts).status_code == 403
+    answer = service.client.post("/v1/drive", json={"driver": "agent"}, headers=acts)
+    assert answer.status_code == 200 and "pointer" not in answer.json()
+
+
+def test_who_drives_is_told_while_a_program_has_the_server_for_itself_and_the_pointer_is_not(
+    service: Service, server: XServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part, "POINTER_SECONDS", 0.1)
+    service.did({"type": "move", "x": 11, "y": 13})
+    program = XConnection(server.display)
+    program.core.GrabServer()
+    program.settle()
+    try:
+        # The second is never begun, and is given up.
+        for _ in range(2):
+            answer = service.client.get("/v1/drive").json()
+            assert (answer["driver"], answer["pointer"]) == ("agent", None)
+    finally:
+        program.close()
+    monkeypatch.undo()
+    assert pointer_of(service) == {"x": 11, "y": 13}
 
 
 def test_the_agents_own_keys_are_not_a_persons(service: Service, recorder: Recorder) -> None:

@@ -1,5 +1,6 @@
 """While a person wants privacy, the service shows nothing of the screen: what asks is refused, what is open is cut."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from deskyard.computer.display import part
 from deskyard.computer.display.events import Armed, Wait
+from deskyard.computer.display.x_server import XConnection
 from tests.computer.desktop import PATIENCE, Recorder, Service
 from tests.computer.test_recording import near, recorded, shown, state, written_until
 from tests.computer.test_streams import paint, screen
@@ -80,6 +83,36 @@ def test_nothing_of_the_screen_is_answered_in_private(
     privacy.say(False)
     assert service.client.get("/v1/screen", headers=headers).status_code == 200
     assert service.client.get("/v1/windows", headers=headers).status_code == 200
+
+
+def test_place_of_the_pointer_is_hidden_in_private(service: Service, privacy: Privacy) -> None:
+    service.did({"type": "move", "x": 7, "y": 9})
+    privacy.say(True)
+    for headers in ({}, PROGRAM):
+        assert service.client.get("/v1/drive", headers=headers).json()["pointer"] is None
+    privacy.say(False)
+    assert service.client.get("/v1/drive").json()["pointer"] == {"x": 7, "y": 9}
+
+
+def test_place_of_the_pointer_that_was_seen_as_privacy_began_is_not_told(
+    service: Service, privacy: Privacy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+
+    async def take() -> None:
+        begun.set()
+
+    def looking(connection: XConnection) -> tuple[int, int]:
+        assert service.part._loop is not None
+        asyncio.run_coroutine_threadsafe(service.part.privacy.begin(60), service.part._loop)
+        assert begun.wait(PATIENCE)
+        return 7, 9
+
+    monkeypatch.setattr(part, "POINTER_SECONDS", PATIENCE)
+    monkeypatch.setattr(service.part.privacy, "_take", take)
+    monkeypatch.setattr(XConnection, "pointer", looking)
+    assert service.client.get("/v1/drive").json()["pointer"] is None
+    assert begun.is_set()
 
 
 def test_gateway_alone_says_when_it_is_private(service: Service, privacy: Privacy) -> None:

@@ -119,12 +119,25 @@ class ClipboardText(TypedDict):
     untrusted: list[str]
 
 
-class Driving(TypedDict):
+class Pixel(TypedDict):
+    """A place, in pixels of the screen."""
+
+    x: int
+    y: int
+
+
+class Driver(TypedDict):
     """Who drives, and whether a person has stopped the agent."""
 
     driver: str
     stopped: bool
     event: int
+
+
+class Driving(Driver):
+    """Who drives, and where the pointer is: null while a person wants privacy, and where the X server does not say."""
+
+    pointer: Pixel | None
 
 
 class Private(TypedDict):

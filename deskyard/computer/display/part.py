@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from deskyard.computer.answers.answered import Answered, Happened
-from deskyard.computer.answers.screen import Acted, Driving, Effect, ListedWindow, Pictured, Unchanged, Window
+from deskyard.computer.answers.screen import (
+    Acted,
+    Driver,
+    Driving,
+    Effect,
+    ListedWindow,
+    Pictured,
+    Pixel,
+    Unchanged,
+    Window,
+)
 from deskyard.computer.caller import Caller, caller
 from deskyard.computer.claims import Claiming, Sink
 from deskyard.computer.display import windows
@@ -36,7 +47,7 @@ from deskyard.computer.display.pictures import Wanted, wanted
 from deskyard.computer.display.spaces import Rectangle, Shots, Spaces
 from deskyard.computer.display.watcher import Watcher
 from deskyard.computer.display.window_routes import WindowRoutes
-from deskyard.computer.display.x_server import Line
+from deskyard.computer.display.x_server import REFUSED, Line, ScreenGone, XConnection
 from deskyard.computer.fields import Fields, body, query
 from deskyard.computer.peers import is_roots
 from deskyard.computer.privacy import Privacy
@@ -48,6 +59,7 @@ T = TypeVar("T")
 
 PASTE_SECONDS = 3.0
 CALL_SECONDS = 5.0
+POINTER_SECONDS = 1.0  # a program may hold the X server for itself: who drives is answered all the same
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,8 @@ class Display:
             *WindowRoutes(self).routes(),
             *ClipboardRoutes(self._listening, self.drive).routes(),
             *Endings(self._listening, self.drive).routes(),
-            Route("/v1/drive", self._drive_route, methods=["GET", "POST"]),
+            Route("/v1/drive", self._say_driver, methods=["GET"]),
+            Route("/v1/drive", self._set_driver, methods=["POST"]),
             Route("/v1/wait", self._wait, methods=["POST"]),
             Route("/v1/events", self._feed.sse, methods=["GET"]),
             WebSocketRoute("/v1/events", self._feed.websocket),
@@ -271,20 +284,40 @@ class Display:
         fields.done()
         return Answered(await self.log.next(wait))
 
-    async def _drive_route(self, request: Request) -> Answered[Driving]:
+    async def _say_driver(self, request: Request) -> Answered[Driving]:
+        caller(request).require(SEE)
+        pointer = await self._pointer()
+        return Answered({**self._driver(), "pointer": pointer})
+
+    async def _set_driver(self, request: Request) -> Answered[Driver]:
         who = caller(request)
-        who.require(SEE if request.method == "GET" else ACT)
-        if request.method == "POST":
-            fields = await body(request)
-            if fields.given("stopped"):
-                stopped = fields.flag("stopped")
-                fields.done()
-                await self._stop(request, stopped)
-            else:
-                driver = fields.choice("driver", ("person", "agent"))
-                fields.done()
-                await self._hand_over(who, driver)
-        return Answered({"driver": self.drive.driver, "stopped": self.drive.stopped, "event": self.log.last})
+        who.require(ACT)
+        fields = await body(request)
+        if fields.given("stopped"):
+            stopped = fields.flag("stopped")
+            fields.done()
+            await self._stop(request, stopped)
+        else:
+            driver = fields.choice("driver", ("person", "agent"))
+            fields.done()
+            await self._hand_over(who, driver)
+        return Answered(self._driver())
+
+    def _driver(self) -> Driver:
+        return {"driver": self.drive.driver, "stopped": self.drive.stopped, "event": self.log.last}
+
+    async def _pointer(self) -> Pixel | None:
+        """Where the pointer is, unless a person wants privacy or the X server does not say in time."""
+        times = self.privacy.times
+        try:
+            async with asyncio.timeout(POINTER_SECONDS):
+                at = await asyncio.wrap_future(self._listening().call(XConnection.pointer))
+        except (Problem, ScreenGone, TimeoutError, queue.Full, *REFUSED):
+            return None
+        # Privacy may have begun meanwhile, and be over again.
+        if at is None or self.privacy.is_on or times != self.privacy.times:
+            return None
+        return {"x": at[0], "y": at[1]}
 
     async def _stop(self, request: Request, stopped: bool) -> None:
         """Stop the agent, or let it go on: for root of this desktop, which is the program that halts it."""

@@ -105,7 +105,9 @@ class Watcher:
             self._drive.held = []
             self._log.tell("screen.gone", {})
         while not self._calls.empty():
-            self._calls.get_nowait()[1].set_exception(gone(self._display))
+            _, future = self._calls.get_nowait()
+            if future.set_running_or_notify_cancel():
+                future.set_exception(gone(self._display))
         self.clipboard.forget(gone(self._display))
 
     def _begin(self, c: XConnection) -> None:
@@ -194,6 +196,8 @@ class Watcher:
     def _take_calls(self, c: XConnection) -> None:
         while not self._calls.empty():
             function, future = self._calls.get_nowait()
+            if not future.set_running_or_notify_cancel():
+                continue  # whoever asked waits no more
             try:
                 future.set_result(function(c))
             except Exception as error:

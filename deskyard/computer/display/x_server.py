@@ -76,6 +76,11 @@ class XConnection:
         root = self.core.GetGeometry(self.root).reply()
         return root.width, root.height
 
+    def pointer(self) -> tuple[int, int] | None:
+        """Where the pointer is, whoever moved it; None where it is on another screen of the server."""
+        reply = self.core.QueryPointer(self.root).reply()
+        return (reply.root_x, reply.root_y) if reply.same_screen else None
+
     def settle(self) -> None:
         """Return when the server has done all that was asked on this connection."""
         self.core.GetInputFocus().reply()

@@ -23,7 +23,6 @@ CLICKS = {
     "double_click": ("left", 2),
     "triple_click": ("left", 3),
 }
-LATE = 408  # no such event came
 DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
@@ -32,8 +31,6 @@ class AsyncAnthropic(AsyncDriver):
 
     def __init__(self, desktop: AsyncDesktop, most: int | str = LIMIT) -> None:
         super().__init__(desktop, most)
-        # Where the pointer was put last, and the last event before that.
-        self._pointer: tuple[int, int, int] | None = None
 
     async def tool(self, type: str = "computer_20251124") -> dict[str, Any]:
         """The entry for `tools`: the model is told the size of the pictures that it gets, not of the screen."""
@@ -67,37 +64,16 @@ class AsyncAnthropic(AsyncDriver):
         if action not in READ:
             known = ", ".join([*READ, "screenshot", "zoom", "cursor_position"])
             raise wrong("action", action, "is not known", f"use one of: {known}")
-        shown = await self._act(READ[action](fields, action))
+        shown = await self.do(READ[action](fields, action))
         return [_image(shown)] if whole else [{"type": "text", "text": f"{action}: done."}]
-
-    async def _act(self, actions: list[Action]) -> Picture:
-        placed = [part for part in (*actions, *(actions[-1].get("path") or ())) if "x" in part]
-        if not placed:
-            return await self.do(actions)
-        # Of what is refused, it is not known how far it came.
-        self._pointer = None
-        before = await self._desktop.last_event()
-        shown = await self.do(actions)
-        self._pointer = placed[-1]["x"], placed[-1]["y"], before
-        return shown
 
     async def _zoom(self, fields: Fields) -> Picture:
         left, top, right, bottom = fields.wholes("region", 4)
         return await self._desktop.screen(**self._look, region=await self.region(left, top, right, bottom))
 
     async def _position(self) -> str:
-        """Where this put the pointer: the service tells nobody where it is, but it tells of a person who took it."""
-        remedy = "look at the picture, where it is painted in"
-        if self._pointer is None:
-            raise wrong("cursor_position", None, "is not known yet", remedy)
-        x, y, before = self._pointer
-        try:
-            await self._desktop.wait_for("person.took", after=before, within=0.001)
-        except DesktopError as error:
-            if error.status != LATE:
-                raise
-            return f"X={x},Y={y}"
-        raise wrong("cursor_position", None, "is not known: a person has used mouse or keyboard since", remedy)
+        x, y = await self.pointer()
+        return f"X={x},Y={y}"
 
 
 def _image(picture: Picture) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The base of all drivers: the picture that the model saw last, and doing things in its pixels."""
 
 import base64
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -78,6 +79,22 @@ class AsyncDriver:
         begin = int(left * across), int(top * down)
         end = -int(-right * across // 1), -int(-bottom * down // 1)
         return [x + begin[0], y + begin[1], end[0] - begin[0], end[1] - begin[1]]
+
+    async def pointer(self) -> tuple[int, int]:
+        """The pixel of the picture that was seen last in which the pointer is now; raises `DesktopError` if in none."""
+        seen, at = await self.seen(), await self._desktop.pointer()
+        if at is None:
+            reason = "is not shown: a person wants privacy, or the desktop's service is an older one"
+            raise wrong("pointer", None, reason, "look at a picture, where it is painted in")
+        x, y, width, height = seen.region
+        # A pixel's middle, as for what is done in a pixel of the picture: it is found again where it was put.
+        found = (
+            math.floor((at[0] - x + 0.5) * seen.size[0] / width),
+            math.floor((at[1] - y + 0.5) * seen.size[1] / height),
+        )
+        if not (0 <= found[0] < seen.size[0] and 0 <= found[1] < seen.size[1]):
+            raise wrong("pointer", list(at), "is outside the picture that was seen last", "take a new picture")
+        return found
 
     @staticmethod
     def _placed(actions: Sequence[Action], seen: Picture) -> list[Action]:

@@ -276,6 +276,11 @@ def test_actions_waits_and_pictures_are_asked_for_and_read(door: Door, url: str)
         assert not isinstance(stopped.value, PrivacyError)
 
 
+def test_older_service_tells_no_place_of_the_pointer(desktop: Desktop) -> None:
+    assert desktop.last_event() == 7
+    assert desktop.pointer() is None
+
+
 def test_the_same_works_with_asyncio(url: str) -> None:
     async def use() -> bytes:
         async with await AsyncDesktop.connect(f"{url}/bare") as desktop:

@@ -67,12 +67,6 @@ class Hands:
         while connection.poll() is not None:
             pass
 
-    def pointer(self) -> tuple[int, int]:
-        """Where the pointer is."""
-        connection = self.line.get()
-        reply = connection.core.QueryPointer(connection.root).reply()
-        return reply.root_x, reply.root_y
-
     def window(self) -> tuple[int, str]:
         """The window in front with its class, once the server has taken in what was sent; 0 and nothing if none is."""
         self._front = windows.front(self.line.get(), self._front)
