@@ -8,7 +8,7 @@ import pytest
 from xcffib import xproto
 
 from deskyard.computer import halting
-from deskyard.computer.display import part
+from deskyard.computer.display.acting import drive_routes
 from deskyard.computer.display.acting.drive import MOTION, fake
 from deskyard.computer.display.part import Settings
 from deskyard.computer.display.x_server import XConnection
@@ -72,7 +72,7 @@ def test_place_of_the_pointer_is_for_who_may_see(service: Service) -> None:
 def test_who_drives_is_told_while_a_program_has_the_server_for_itself_and_the_pointer_is_not(
     service: Service, server: XServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part, "POINTER_SECONDS", 0.1)
+    monkeypatch.setattr(drive_routes, "POINTER_SECONDS", 0.1)
     service.did({"type": "move", "x": 11, "y": 13})
     program = XConnection(server.display)
     program.core.GrabServer()
@@ -169,7 +169,7 @@ def test_nobody_but_root_stops_the_agent_or_lets_it_go_on(
         refused = service.client.post("/v1/drive", json={"stopped": stopped}, headers=gateway)
         assert (refused.status_code, refused.json()["error"]) == (403, "stopped")
     (tmp_path / "tcp").write_text(Path("/proc/net/tcp").read_text().replace("     0        0 ", "  1000        0 "))
-    monkeypatch.setattr(part, "is_roots", lambda request: is_roots(request, tmp_path / "tcp"))
+    monkeypatch.setattr(drive_routes, "is_roots", lambda request: is_roots(request, tmp_path / "tcp"))
     assert service.client.post("/v1/drive", json={"stopped": True}).status_code == 403
     service.did({"type": "move", "x": 5, "y": 5})
 

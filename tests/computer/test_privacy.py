@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from deskyard.computer.display import part
+from deskyard.computer.display.acting import drive_routes
 from deskyard.computer.display.events import Armed, Wait
 from deskyard.computer.display.x_server import XConnection
 from tests.computer.desktop import PATIENCE, Recorder, Service
@@ -108,7 +108,7 @@ def test_place_of_the_pointer_that_was_seen_as_privacy_began_is_not_told(
         assert begun.wait(PATIENCE)
         return 7, 9
 
-    monkeypatch.setattr(part, "POINTER_SECONDS", PATIENCE)
+    monkeypatch.setattr(drive_routes, "POINTER_SECONDS", PATIENCE)
     monkeypatch.setattr(service.part.privacy, "_take", take)
     monkeypatch.setattr(XConnection, "pointer", looking)
     assert service.client.get("/v1/drive").json()["pointer"] is None

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,23 +18,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from deskyard.computer.answers.answered import Answered, Happened
-from deskyard.computer.answers.screen import (
-    Acted,
-    Driver,
-    Driving,
-    Effect,
-    ListedWindow,
-    Pictured,
-    Pixel,
-    Unchanged,
-    Window,
-)
+from deskyard.computer.answers.screen import Acted, Effect, ListedWindow, Pictured, Unchanged, Window
 from deskyard.computer.caller import Caller, caller
 from deskyard.computer.claims import Claiming, Sink
 from deskyard.computer.display import windows
 from deskyard.computer.display.acting.actions import Tools, read
 from deskyard.computer.display.acting.batch import Outcome, Runner, Stderr
 from deskyard.computer.display.acting.drive import Drive
+from deskyard.computer.display.acting.drive_routes import DriveRoutes
 from deskyard.computer.display.acting.hands import Hands
 from deskyard.computer.display.acting.read_back import ReadBack
 from deskyard.computer.display.clipboard_routes import ClipboardRoutes
@@ -47,9 +37,8 @@ from deskyard.computer.display.pictures import Wanted, wanted
 from deskyard.computer.display.spaces import Rectangle, Shots, Spaces
 from deskyard.computer.display.watcher import Watcher
 from deskyard.computer.display.window_routes import WindowRoutes
-from deskyard.computer.display.x_server import REFUSED, Line, ScreenGone, XConnection
+from deskyard.computer.display.x_server import Line
 from deskyard.computer.fields import Fields, body, query
-from deskyard.computer.peers import is_roots
 from deskyard.computer.privacy import Privacy
 from deskyard.computer.problem import Problem, described
 from deskyard.errors import HostError
@@ -59,7 +48,6 @@ T = TypeVar("T")
 
 PASTE_SECONDS = 3.0
 CALL_SECONDS = 5.0
-POINTER_SECONDS = 1.0  # a program may hold the X server for itself: who drives is answered all the same
 
 
 @dataclass(frozen=True)
@@ -95,7 +83,7 @@ class Display:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._feed = Feed(self.log)
         # Who streams or records asks it, or hears of it.
-        self.privacy = Privacy(self.log, self._taken)
+        self.privacy = Privacy(self.log, self.taken)
 
     def routes(self) -> Sequence[BaseRoute]:
         """The paths of the display."""
@@ -105,8 +93,7 @@ class Display:
             *WindowRoutes(self).routes(),
             *ClipboardRoutes(self._listening, self.drive).routes(),
             *Endings(self._listening, self.drive).routes(),
-            Route("/v1/drive", self._say_driver, methods=["GET"]),
-            Route("/v1/drive", self._set_driver, methods=["POST"]),
+            *DriveRoutes(self, self._listening).routes(),
             Route("/v1/wait", self._wait, methods=["POST"]),
             Route("/v1/events", self._feed.sse, methods=["GET"]),
             WebSocketRoute("/v1/events", self._feed.websocket),
@@ -284,63 +271,7 @@ class Display:
         fields.done()
         return Answered(await self.log.next(wait))
 
-    async def _say_driver(self, request: Request) -> Answered[Driving]:
-        caller(request).require(SEE)
-        pointer = await self._pointer()
-        return Answered({**self._driver(), "pointer": pointer})
-
-    async def _set_driver(self, request: Request) -> Answered[Driver]:
-        who = caller(request)
-        who.require(ACT)
-        fields = await body(request)
-        if fields.given("stopped"):
-            stopped = fields.flag("stopped")
-            fields.done()
-            await self._stop(request, stopped)
-        else:
-            driver = fields.choice("driver", ("person", "agent"))
-            fields.done()
-            await self._hand_over(who, driver)
-        return Answered(self._driver())
-
-    def _driver(self) -> Driver:
-        return {"driver": self.drive.driver, "stopped": self.drive.stopped, "event": self.log.last}
-
-    async def _pointer(self) -> Pixel | None:
-        """Where the pointer is, unless a person wants privacy or the X server does not say in time."""
-        times = self.privacy.times
-        try:
-            async with asyncio.timeout(POINTER_SECONDS):
-                at = await asyncio.wrap_future(self._listening().call(XConnection.pointer))
-        except (Problem, ScreenGone, TimeoutError, queue.Full, *REFUSED):
-            return None
-        # Privacy may have begun meanwhile, and be over again.
-        if at is None or self.privacy.is_on or times != self.privacy.times:
-            return None
-        return {"x": at[0], "y": at[1]}
-
-    async def _stop(self, request: Request, stopped: bool) -> None:
-        """Stop the agent, or let it go on: for root of this desktop, which is the program that halts it."""
-        if not is_roots(request):
-            reason = "is for the desktop to say, as a person wants it"
-            raise Problem(HTTPStatus.FORBIDDEN, "stopped", stopped, reason, "use the button of the desktop's page")
-        watcher = self._listening()
-        if stopped:
-            await asyncio.wrap_future(watcher.call(lambda c: self.drive.stop(watcher.let_go)))
-        else:
-            # On the watcher's thread, which looks then whether the person has left meanwhile.
-            await asyncio.wrap_future(watcher.call(lambda c: self.drive.go_on()))
-
-    async def _hand_over(self, who: Caller, driver: str) -> None:
-        if driver == "agent" and who.session and self.drive.driver == "person":
-            reason = "is the person's to give: they leave when they have done nothing for a while"
-            raise Problem(HTTPStatus.FORBIDDEN, "driver", driver, reason, "wait for the event person.left")
-        if driver == "agent":
-            self.drive.person_leaves("hand-over")
-        else:
-            await self._taken("hand-over")
-
-    async def _taken(self, why: str = "privacy") -> None:
+    async def taken(self, why: str = "privacy") -> None:
         """A person takes the drive, by another way than a key."""
         watcher = self._listening()
         await asyncio.wrap_future(watcher.call(lambda c: self.drive.person_acts(watcher.let_go, why)))

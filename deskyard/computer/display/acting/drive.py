@@ -20,7 +20,7 @@ KEY_PRESS, KEY_RELEASE, BUTTON_PRESS, BUTTON_RELEASE, MOTION = 2, 3, 4, 5, 6
 MOST_ENDED = 1000
 
 Release = tuple[int, int]  # the kind of the event that lets go, and the keycode or button
-LetGo = Callable[[list[Release]], None]
+Lifting = Callable[[list[Release]], None]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Drive:
                 remedy = 'wait for the event person.left (POST /v1/wait {"event": "person.left"}), then look again'
                 raise Problem(HTTPStatus.CONFLICT, "driver", "person", reason, remedy)
 
-    def stop(self, let_go: LetGo) -> None:
+    def stop(self, let_go: Lifting) -> None:
         """A person stops the agent: what it holds is let go, and it is refused until `go_on`, for however long."""
         with self._lock:
             self.stopped = True
@@ -96,7 +96,7 @@ class Drive:
         with self._lock:
             self.stopped = False
 
-    def person_acts(self, let_go: LetGo, why: str) -> None:
+    def person_acts(self, let_go: Lifting, why: str) -> None:
         """A person pressed something, or takes over: from here on nothing of the agent's gets through."""
         with self._lock:
             self._person_acted = time.monotonic()
@@ -114,7 +114,7 @@ class Drive:
             self.taken.clear()
         self._tell("person.left", {"by": why})
 
-    def tick(self, let_go: LetGo) -> float:
+    def tick(self, let_go: Lifting) -> float:
         """Do what is due, and say in how many seconds to come again."""
         now = time.monotonic()
         with self._lock:
@@ -158,7 +158,7 @@ class Drive:
         """Let go of all that agents hold."""
         self._drop(lambda hold: True, lambda releases: lift(c, releases))
 
-    def end(self, sessions: Sequence[str], seconds: float, let_go: LetGo) -> int:
+    def end(self, sessions: Sequence[str], seconds: float, let_go: Lifting) -> int:
         """Let go of what these sessions hold, the last of which ended first, and do nothing more for them.
 
         What was pressed more than so many seconds ago came through a gateway that is gone. Returns how many came up.
@@ -172,7 +172,7 @@ class Drive:
                 lambda hold: hold.session in self._ended or (bool(hold.session) and hold.since < lost), let_go
             )
 
-    def _drop(self, chosen: Callable[[Hold], bool], let_go: LetGo) -> int:
+    def _drop(self, chosen: Callable[[Hold], bool], let_go: Lifting) -> int:
         """Forget these holds, and let go what no other session holds, the last pressed first; how much that was."""
         with self._lock:
             dropped = [hold for hold in self.held if chosen(hold)]
