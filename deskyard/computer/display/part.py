@@ -35,7 +35,7 @@ from deskyard.computer.display.eyes import Eyes, Picture
 from deskyard.computer.display.feed import Feed
 from deskyard.computer.display.pictures import Wanted, wanted
 from deskyard.computer.display.spaces import Rectangle, Shots, Spaces
-from deskyard.computer.display.watcher import Watcher
+from deskyard.computer.display.watcher import UNANSWERED, Watcher
 from deskyard.computer.display.window_routes import WindowRoutes
 from deskyard.computer.display.x_server import Line
 from deskyard.computer.fields import Fields, body, query
@@ -244,7 +244,7 @@ class Display:
 
     async def _look_at_drawing(self) -> None:
         watcher = self._listening()
-        with contextlib.suppress(Problem):  # without a screen nothing is drawn
+        with contextlib.suppress(*UNANSWERED):  # without a screen nothing is drawn
             await asyncio.wrap_future(watcher.call(watcher.look_at_drawing))
 
     def _paste(self, text: str, keys: tuple[int, ...]) -> None:

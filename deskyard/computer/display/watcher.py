@@ -21,6 +21,7 @@ from deskyard.computer.display.clipboard import Clipboard
 from deskyard.computer.display.events import Log
 from deskyard.computer.display.spaces import Rectangle
 from deskyard.computer.display.x_server import REFUSED, ScreenGone, XConnection, gone
+from deskyard.computer.problem import Problem
 
 ALL_MASTERS = 1
 RETRY_SECONDS = 0.5
@@ -40,6 +41,8 @@ PERSONS = {
     xinput.RawButtonReleaseEvent: "button",
 }
 ASKED = 256  # how many calls may wait for the thread
+# How a call ends that the X server does not answer.
+UNANSWERED = (Problem, ScreenGone, queue.Full, *REFUSED)
 
 
 class Watcher:

@@ -128,9 +128,10 @@ class Streaming:
         self._channels[channel.id] = channel
         try:
             await asyncio.shield(shared.begun)
-        except BaseException:
+        except BaseException as error:
             self._channels.pop(channel.id, None)
-            if self._is_last(channel):
+            # What was refused never began; what somebody did not wait for may begin yet.
+            if self._is_last(channel) and not isinstance(error, Problem):
                 self._studio.remove(channel.stream, DELETED)
             raise
         shared.stream.want()  # what was taken last may be old, where nobody looked

@@ -1,7 +1,6 @@
 """The path of the drive: who has it, and where the pointer is; it is handed over, and a person stops the agent."""
 
 import asyncio
-import queue
 from collections.abc import Callable
 from concurrent.futures import Future
 from http import HTTPStatus
@@ -15,7 +14,8 @@ from deskyard.computer.answers.screen import Driver, Driving, Pixel
 from deskyard.computer.caller import Caller, caller
 from deskyard.computer.display.acting.drive import Drive, Release
 from deskyard.computer.display.events import Log
-from deskyard.computer.display.x_server import REFUSED, ScreenGone, XConnection
+from deskyard.computer.display.watcher import UNANSWERED
+from deskyard.computer.display.x_server import XConnection
 from deskyard.computer.fields import body
 from deskyard.computer.peers import is_roots
 from deskyard.computer.privacy import Privacy
@@ -90,7 +90,7 @@ class DriveRoutes:
         try:
             async with asyncio.timeout(POINTER_SECONDS):
                 at = await asyncio.wrap_future(self._listener().call(XConnection.pointer))
-        except (Problem, ScreenGone, TimeoutError, queue.Full, *REFUSED):
+        except (TimeoutError, *UNANSWERED):
             return None
         # Privacy may have begun meanwhile, and be over again.
         if at is None or privacy.is_on or times != privacy.times:
