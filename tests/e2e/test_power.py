@@ -65,6 +65,16 @@ def test_desktop_outlives_all_that_is_done_to_its_power(other: Running) -> None:
         assert other.ssh(DESKTOP, "cat state; systemctl is-active counting").stdout == "first\nactive\n"
         assert clock_is_right(other)
         assert preview(other) == {}
+
+        # Memory on disk is of other disks than those that come back: it goes, and the snapshot's own stands still.
+        other.ssh(DESKTOP, "echo third > state && sync && sudo systemctl stop counting")
+        other.inv("desktop.pause", target, "--to-disk")
+        other.hang_up(DESKTOP)
+        other.inv("snapshot.restore", target, "before", "--yes", timeout=WAIT_SECONDS)
+        assert (desktop(other)["state"], desktop(other)["desired"], preview(other)) == ("paused", "paused", {})
+        other.inv("desktop.resume", target, timeout=WAIT_SECONDS)
+        assert other.ssh(DESKTOP, "cat state; systemctl is-active counting").stdout == "first\nactive\n"
+        assert other.ssh(DESKTOP, BOOT).stdout == boot and clock_is_right(other)
         other.inv("snapshot.delete", target, "before", "--yes")
 
         other.hang_up(DESKTOP)
