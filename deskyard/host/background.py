@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import HostError
+from deskyard.host import offspring
 from deskyard.host.deadline import Deadline
 
 END_SECONDS = 10.0
@@ -62,7 +63,7 @@ class Background:
                     stdout=log,
                     stderr=log,
                     cwd=cwd,
-                    env={**os.environ, **env} if env else None,
+                    env={**os.environ, **(env or {}), **offspring.of_nobody()},
                     start_new_session=True,
                 )
             except FileNotFoundError as error:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from deskyard.errors import CommandError, SiteError
+from deskyard.host import offspring
 from deskyard.host.command import Result, run
 from deskyard.host.deadline import Deadline
 from deskyard.host.lock import alone
@@ -194,7 +195,8 @@ def _config(link: SshLink, gateway_address: str, desktops: Sequence[tuple[str, s
     # A cluster's gateway is where this machine's own network leads; those of libvirt may be in a namespace.
     inside = daemon.inside() if read_site(link.site).backend == "libvirt" else []
     if inside:
-        lines.append(f"  ProxyCommand {shlex.join(inside)} socat - TCP:%h:%p")
+        # It ends with its connection, which may be kept when whoever began it is ended with all that it started.
+        lines.append(f"  ProxyCommand env {offspring.MARK}= {shlex.join(inside)} socat - TCP:%h:%p")
     for name, address in desktops:
         lines += [f"Host {name}", f"  HostName {address}", f"  HostKeyAlias {host_alias(link.workspace, name)}"]
         lines += [f"  ProxyJump {GATEWAY}"]

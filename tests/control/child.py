@@ -6,13 +6,28 @@ Each begin and end is a line of the file `effects` in the folder of the environm
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from deskyard.control.confinement import die_with_parent
+from deskyard.host.background import Background
 
 LAB = Path(os.environ["LAB"])
+# Holds a file alone for as long as it runs; says whether it was another's, and whether it hears SIGTERM by its name.
+HOLDER = """
+import fcntl, signal, sys
+if "deaf" in sys.argv[1]:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+file = open(sys.argv[2], "w")
+try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print("alone", flush=True)
+except BlockingIOError:
+    print("beside", flush=True)
+signal.pause()
+"""
 
 
 def effect(**values: Any) -> None:
@@ -22,6 +37,20 @@ def effect(**values: Any) -> None:
 
 def tell(**values: Any) -> None:
     print(json.dumps(values), flush=True)
+
+
+def leave(name: str) -> None:
+    """Start what holds a file in a session of its own, and what is to go on when everything of this is ended."""
+    argv = [sys.executable, "-c", HOLDER, name, str(LAB / "held")]
+    # It keeps what this says open, as programs do that are not told otherwise.
+    holder = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert holder.stdout is not None
+    how = holder.stdout.readline().strip()
+    left = Background("left", LAB)
+    left.start(["sleep", "infinity"])
+    for program, pid in ((how, holder.pid), ("left", left.pid())):
+        with (LAB / "effects").open("a") as file:
+            file.write(json.dumps({"event": program, "desktop": None, "pid": pid}) + "\n")
 
 
 def main() -> int:
@@ -35,6 +64,8 @@ def main() -> int:
     effect(event="begin", kind=wanted["kind"], desktop=wanted["desktop"])
     if "proof" in wanted:
         effect(event="proof", desktop=None, proof=wanted["proof"])
+    if name.startswith("leaves"):
+        leave(name)
     print(f"{name} begins", file=sys.stderr, flush=True)
     if name.startswith("fails"):
         tell(problem={"field": "machine", "value": name, "reason": "did not start", "remedy": "look at it"})
@@ -46,7 +77,10 @@ def main() -> int:
         (LAB / "room").touch()
     if name.startswith("crashes"):
         os.kill(os.getpid(), signal.SIGSEGV)
-    if name.startswith("blocks"):
+    if name.startswith("patient"):
+        # As the engine does: it ends a step before it ends.
+        signal.signal(signal.SIGTERM, lambda *_: effect(event="stops", desktop=wanted["desktop"]))
+    if name.startswith(("blocks", "leaves", "patient")):
         # Until somebody writes into it: nothing is asked again and again.
         (LAB / "gates" / name).open().read()
     if wanted["kind"] == "desktop.chat":

@@ -199,9 +199,11 @@ def test_a_worker_that_stood_still_does_not_write_over_its_successor(mission: La
     mission.processes["worker"].send_signal(signal.SIGSTOP)
     mission.worker("second")
     try:
-        mission.until("select 1 from operation where id = %s and attempt = 2", [operation])
+        # Its successor ends what the first one's child is at, and then begins it.
+        query = "select 1 from operation where id = %s and attempt - refusals = 2"
+        mission.until(query, [operation])
         mission.processes["worker"].send_signal(signal.SIGCONT)
-        begun(mission, operation, attempt=2)
+        mission.until("select 1 from operation_log where operation_id = %s having count(*) > 2", [operation])
         row = mission.link.execute("select worker from operation where id = %s", [operation]).fetchone()
         assert row is not None and f"-{mission.processes['second'].pid}-" in row["worker"]
         mission.open("blocks")

@@ -139,6 +139,10 @@ def _why(found: Row) -> str | None:
         needed, count = found["needed"] or 1, len(found["answers"])
         others = "another has" if needed == 1 else f"{needed} others have"
         return f"{others} to allow it beside {found['asker']}" + (f": {count} did" if count else "")
+    if found["state"] == "running" and found["remains"]:
+        return (
+            f"its program was ended, but the kernel does not end {found['remains']}: begun again beside that is nothing"
+        )
     if found["state"] != "queued":
         return None
     if found["waits_after"]:

@@ -4,15 +4,16 @@ An own table, not a library's: what people see and what is claimed are the same 
 the other (procrastinate, the best kept, needs claim, lease and fence of ours beside its own row, and came back later).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
 
-from deskyard.control.store.connection import Link
+from deskyard.control.store.connection import Link, Row
 
 LEASE_SECONDS = 30.0
 # By which a lease is renewed so many times before it runs out.
@@ -21,6 +22,8 @@ RENEWALS = 15
 MOST_ATTEMPTS = 5
 # One whose program was killed from outside is begun so many times: what killed it may come again.
 MOST_KILLED = 2
+# What was asked to stop ends in its own order for so long, which is 90 seconds for the engine; then it is killed.
+STOP_SECONDS = 120
 # What waits for room is tried again by the clock, since who works at a shell frees some unheard, and not for ever.
 ROOM_SECONDS, MOST_ROOM_SECONDS = 30.0, 3600.0
 
@@ -34,6 +37,14 @@ LOST = {
     "reason": f"was begun {MOST_ATTEMPTS} times, and its worker ended each time",
     "remedy": "see the worker's log; then retry it",
 }
+
+
+class Wish(StrEnum):
+    """The end that somebody wants of an operation that runs."""
+
+    NONE = "none"
+    STOP = "stop"
+    KILL = "kill"
 
 
 @dataclass(frozen=True)
@@ -78,23 +89,38 @@ def claim(link: Link, worker: str, lease: float = LEASE_SECONDS, full: Sequence[
         return None
     if row is None:
         return None
+    return _claim(row)
+
+
+def _claim(row: Row) -> Claim:
     names = ("id", "attempt", "kind", "input", "proof", "actor", "share", "created_at")
     return Claim(**{name: row[name] for name in names}, workspace=row["workspace_id"], desktop=row["desktop_id"])
 
 
-def renew(link: Link, held: Claim, lease: float = LEASE_SECONDS) -> bool | None:
-    """Hold it longer: true, or false if somebody wants it cancelled; None if it is not ours any more."""
-    query = """update operation set lease_until = now() + make_interval(secs => %s)
-        where id = %s and attempt = %s and state = 'running' returning cancel_requested_at"""
-    row = link.execute(query, [lease, held.id, held.attempt]).fetchone()
-    return None if row is None else row["cancel_requested_at"] is None
+def renew(link: Link, held: Claim, lease: float = LEASE_SECONDS, remains: str | None = None) -> Wish | None:
+    """Hold it longer, and say what of its program cannot be ended; what is wanted of it, None if it is not ours."""
+    query = """update operation set lease_until = now() + make_interval(secs => %s), remains = %s
+        where id = %s and attempt = %s and state = 'running'
+        returning case when cancel_requested_at is null then 'none'
+            when force_requested_at is not null
+                or not recent(cancel_requested_at, make_interval(secs => %s)) then 'kill'
+            else 'stop' end as wish"""
+    row = link.execute(query, [lease, remains, held.id, held.attempt, STOP_SECONDS]).fetchone()
+    return None if row is None else Wish(row["wish"])
+
+
+def note_program(link: Link, held: Claim, mark: str) -> bool:
+    """Write down by which mark all that its program starts is found; false if it is not ours any more."""
+    query = "update operation set program = %s where id = %s and attempt = %s and state = 'running' returning id"
+    return link.execute(query, [mark, held.id, held.attempt]).fetchone() is not None
 
 
 def finish(
     link: Link, held: Claim, state: str, *, result: Any = None, problem: Mapping[str, str] | None = None
 ) -> bool:
     """Write its end down; false if it is not ours any more."""
-    query = """update operation set state = %s, ended_at = now(), lease_until = null, result = %s, problem = %s
+    query = """update operation set state = %s, ended_at = now(), lease_until = null, program = null, remains = null,
+            result = %s, problem = %s
         where id = %s and attempt = %s and state = 'running' returning id"""
     values = [state, Jsonb(result) if result is not None else None, Jsonb(problem) if problem else None]
     if link.execute(query, [*values, held.id, held.attempt]).fetchone() is None:
@@ -110,7 +136,7 @@ def wait_for_room(link: Link, held: Claim, reason: str) -> bool:
 
     Those of its lane need not wait for it meanwhile.
     """
-    query = """update operation set state = 'queued', worker = null, lease_until = null, waits = %s,
+    query = """update operation set state = 'queued', worker = null, lease_until = null, program = null, waits = %s,
             not_before = now() + make_interval(secs => %s), refusals = refusals + 1
         where id = %s and attempt = %s and state = 'running' and share_of(kind) = any(%s)
             and created_at > now() - make_interval(secs => %s) returning id"""
@@ -121,12 +147,24 @@ def wait_for_room(link: Link, held: Claim, reason: str) -> bool:
 def begin_again(link: Link, held: Claim, pause: float = LEASE_SECONDS) -> bool:
     """Have it begun again, since its program was killed; false if it was begun often enough, or is not ours.
 
-    Its lane is held for as long as where a worker is killed: what its program had started ends meanwhile.
+    Its lane is held for as long as where a worker is killed: whatever took the memory of all may have ended then.
     """
     say(link, held, KILLED)
-    query = """update operation set worker = null, lease_until = now() + make_interval(secs => %s)
+    query = """update operation set worker = null, lease_until = now() + make_interval(secs => %s),
+            program = null, remains = null
         where id = %s and attempt = %s and state = 'running' and attempt - refusals < %s returning id"""
     return link.execute(query, [pause, held.id, held.attempt, MOST_KILLED]).fetchone() is not None
+
+
+def forced(kind: str, workspace: str | None) -> dict[str, str]:
+    """The problem of an operation that was ended by force."""
+    remedy = f"see ./inv workspace.status {workspace}; ./inv workspace.up {workspace} puts right what is half done"
+    if kind == "desktop.chat":
+        remedy = "look at what its agent has done, then write again"
+    elif workspace is None:
+        remedy = "see its log, then ask for it again"
+    reason = "was killed with all that it had started, since it did not stop: what it was at may be half done"
+    return {"field": "operation", "value": kind, "reason": reason, "remedy": remedy}
 
 
 def _leave_alone_no_longer(link: Link) -> None:
@@ -150,25 +188,65 @@ def hold_anew(link: Link, lease: float = LEASE_SECONDS) -> None:
     _leave_alone_no_longer(link)
 
 
-def sweep(link: Link, lease: float = LEASE_SECONDS) -> None:
-    """Give back what a worker left behind, and end what was cancelled before it began."""
+def expired(link: Link) -> list[Row]:
+    """Those whose worker is gone and whose program may not be: `id`, `attempt` and `program`."""
+    query = """select id, attempt, program from operation
+        where state = 'running' and lease_until < now() and program is not null"""
+    return link.execute(query).fetchall()
+
+
+def take_over(link: Link, left: Row, worker: str, lease: float = LEASE_SECONDS) -> Claim | None:
+    """Hold what another worker left, until all of its program has ended; None if that or another worker has it.
+
+    From here on it is not the other's any more, however late that wakes; it is begun no more often by this.
+    """
+    query = """update operation set worker = %s, lease_until = now() + make_interval(secs => %s),
+            attempt = attempt + 1, refusals = refusals + 1
+        where id = %s and attempt = %s and state = 'running' and lease_until < now()
+        returning *, share_of(kind) as share"""
+    row = link.execute(query, [worker, lease, left["id"], left["attempt"]]).fetchone()
+    return None if row is None else _claim(row)
+
+
+def give_back(link: Link, held: Claim) -> None:
+    """Let it be begun again, or ended: nothing of its program runs any more."""
+    query = """update operation set lease_until = now() - interval '1 second', program = null, remains = null
+        where id = %s and attempt = %s and state = 'running'"""
+    link.execute(query, [held.id, held.attempt])
+
+
+def sweep(link: Link, lease: float = LEASE_SECONDS, gone: Collection[str] = ()) -> None:
+    """Give back what a worker left behind, and end what was cancelled before it began.
+
+    Of those in `gone` it is known that nothing of their programs runs: no other that had one is touched.
+    """
     # Nobody holds anything for so long: the clock was set back since.
     link.execute(
         """update operation set lease_until = now() + make_interval(secs => %(lease)s)
         where state = 'running' and lease_until > now() + make_interval(secs => 2 * %(lease)s)""",
         {"lease": lease},
     )
+    left = "state = 'running' and lease_until < now() and (program is null or id = any(%(gone)s))"
+    values = {"gone": list(gone), "most": MOST_ATTEMPTS, "lost": Jsonb(LOST)}
     link.execute(
-        """update operation set state = 'queued', worker = null, lease_until = null
-        where state = 'running' and lease_until < now() and attempt - refusals < %s and cancel_requested_at is null""",
-        [MOST_ATTEMPTS],
+        f"""update operation set state = 'queued', worker = null, lease_until = null, program = null
+        where {left} and attempt - refusals < %(most)s and cancel_requested_at is null""".encode(),
+        values,
     )
     link.execute(
-        """update operation set state = case when cancel_requested_at is null then 'failed' else 'cancelled' end,
-            ended_at = now(), lease_until = null, problem = case when cancel_requested_at is null then %s end
-        where state = 'running' and lease_until < now()""",
-        [Jsonb(LOST)],
+        f"""update operation set state = case when cancel_requested_at is null then 'failed' else 'cancelled' end,
+            ended_at = now(), lease_until = null, program = null,
+            problem = case when cancel_requested_at is null then %(lost)s end
+        where {left} and force_requested_at is null""".encode(),
+        values,
     )
+    query = f"select id, kind, workspace_id from operation where {left} and force_requested_at is not null"
+    for row in link.execute(query.encode(), values).fetchall():
+        link.execute(
+            """update operation set state = 'cancelled', ended_at = now(), lease_until = null, program = null,
+                problem = %s where id = %s and state = 'running' and lease_until < now()""",
+            [Jsonb(forced(row["kind"], row["workspace_id"])), row["id"]],
+        )
     link.execute(
         """update operation set state = 'cancelled', ended_at = now()
         where state in ('queued', 'waiting') and cancel_requested_at is not null"""

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import os
 import queue
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any
 
 import psycopg
@@ -23,19 +25,21 @@ from deskyard.control.consent.target import OPERATIONS
 from deskyard.control.halting import job as halting
 from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs import deciding, enrolment, keeping, leave, waiting
-from deskyard.control.jobs.claim import Claim
+from deskyard.control.jobs.claim import Claim, Wish
 from deskyard.control.jobs.conversation import Turn
-from deskyard.control.jobs.standby import Standby
+from deskyard.control.jobs.standby import Program, Standby
 from deskyard.control.opening import seal
 from deskyard.control.opening.target import SESSION, session_target
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.remains import Lost, Remains
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import AWAY
 from deskyard.control.store.pool import Lend
 from deskyard.control.tasks import jobs as tasks
 from deskyard.control.upkeep import brought, closing
 from deskyard.errors import DeskyardError
+from deskyard.host import offspring
 from deskyard.host.command import end_group
 from deskyard.host.deadline import Deadline
 from deskyard.plan.power import NoRoom
@@ -52,12 +56,12 @@ AGAIN = (*AWAY, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolati
 log = logging.getLogger(__name__)
 
 
-class Lost(Exception):
-    """Somebody else has the operation by now: nothing more is written of it."""
-
-
 class Cancelled(Exception):
-    """A person wants it ended."""
+    """A person wanted it ended, and its program ended in its own order."""
+
+
+class Forced(Exception):
+    """It did not end in its own order when a person wanted that, and was killed."""
 
 
 class Killed(DeskyardError):
@@ -109,6 +113,8 @@ class Runner:
             log.warning("%s is another worker's by now", held.id)
         except Cancelled:
             self._end(lend, held, turn, "cancelled", None)
+        except Forced:
+            self._end(lend, held, turn, "cancelled", claims.forced(held.kind, held.workspace))
         except NoRoom as error:
             with lend() as link:
                 waits = claims.wait_for_room(link, held, error.reason)
@@ -164,19 +170,38 @@ class Runner:
             # What was signed, whatever is known of the ticket by now: the child compares it with what the gateway says.
             wanted["target"] = Intent.parsed((held.proof or {}).get("intent")).target
             wanted["proof"] = proof_hash(held.proof)
-        process = self.standby.begin(wanted)
+        process = self.standby.begin(wanted, partial(self._note, lend, held))
+        remains = Remains(lend, held, process.mark, self.lease)
         try:
             assert process.stdin is not None
             if turn is None:
                 process.stdin.close()
-            return self._follow(lend, held, turn, process)
-        finally:
-            end_group(process)
+            done = self._follow(lend, held, turn, process)
+            if process.returncode < 0 or not done:
+                remains.end()
+        except Forced:
+            remains.end(0)
+            process.wait()
+            raise
+        except BaseException:
+            # Whoever has it by now finds them, too.
+            if process.poll() is None:
+                end_group(process)
+            offspring.end(process.mark)
+            raise
+        return self._outcome(lend, held, process.returncode, done)
 
-    def _follow(self, lend: Lend, held: Claim, turn: Turn | None, process: "subprocess.Popen[str]") -> dict[str, Any]:
+    def _note(self, lend: Lend, held: Claim, mark: str) -> None:
+        with lend() as link:
+            if not claims.note_program(link, held, mark):
+                raise Lost
+
+    def _follow(self, lend: Lend, held: Claim, turn: Turn | None, process: Program) -> dict[str, Any]:
+        """Hear a program to its end; what it told of that."""
         heard = _heard(process)
         renewal, open_streams = Deadline(self.lease / claims.RENEWALS), 2
         done: dict[str, Any] = {}
+        stops = is_over = False
         while open_streams:
             try:
                 kind, line = heard.get(timeout=min(renewal.left, turn.left) if turn is not None else renewal.left)
@@ -192,31 +217,53 @@ class Runner:
                 if turn is None or not turn.hear(spoken):
                     done = spoken
             if turn is not None and turn.left == 0:
-                with lend() as link:
-                    answers = turn.answers(link)
-                    turn.keep_up(link)
-                for answer in answers:
-                    _answer(process, answer)
+                self._keep_up(lend, turn, process)
             if renewal.left == 0:
-                self._hold(lend, held)
+                if is_over and not kind:
+                    # What goes on by right holds its streams open.
+                    break
+                is_over = process.poll() is not None
+                stops = self._hold(lend, held, process, stops)
                 renewal = Deadline(self.lease / claims.RENEWALS)
         process.wait()
-        return self._outcome(lend, held, process.returncode, done)
-
-    def _hold(self, lend: Lend, held: Claim) -> None:
-        with lend() as link:
-            state = claims.renew(link, held, self.lease)
-        if state is None:
-            raise Lost
-        if state is False:
+        if stops:
+            Remains(lend, held, process.mark, self.lease).end()
             raise Cancelled
+        return done
+
+    def _keep_up(self, lend: Lend, turn: Turn, process: Program) -> None:
+        with lend() as link:
+            answers = turn.answers(link)
+            turn.keep_up(link)
+        for answer in answers:
+            _answer(process, answer)
+
+    def _hold(self, lend: Lend, held: Claim, process: Program, stops: bool) -> bool:
+        """Hold it longer; whether it was asked to stop, which its program is told once."""
+        with lend() as link:
+            wish = claims.renew(link, held, self.lease)
+        if wish is None:
+            raise Lost
+        if wish is Wish.KILL:
+            raise Forced
+        if wish is Wish.STOP and not stops and process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        if (process.poll() or 0) < 0:
+            # What it started may hold its streams open.
+            Remains(lend, held, process.mark, self.lease).end()
+        return wish is Wish.STOP
 
     def _outcome(self, lend: Lend, held: Claim, code: int, done: Mapping[str, Any]) -> dict[str, Any]:
         if "problem" in done:
             kind = NoRoom if done.get("lacks_room") is True else DeskyardError
             raise kind(**{name: done["problem"].get(name, "") for name in ("field", "value", "reason", "remedy")})
         if code != 0 or not done:
-            self._hold(lend, held)
+            with lend() as link:
+                wish = claims.renew(link, held, self.lease)
+            if wish is None:
+                raise Lost
+            if wish is not Wish.NONE:
+                raise Cancelled
             if code == -signal.SIGKILL:
                 raise Killed(held)
             raise DeskyardError("operation", held.kind, f"its program ended with {code}", "see its log, then retry it")

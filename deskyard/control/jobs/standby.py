@@ -1,15 +1,21 @@
 """A program of operations that was started ahead: what it imports takes longer than what most operations do."""
 
+import os
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from json import dumps
 from typing import Any
 
+from deskyard.host import offspring
 from deskyard.host.command import end_group
 from deskyard.host.places import tree
 
-Program = subprocess.Popen[str]
+
+class Program(subprocess.Popen[str]):
+    """A program of operations, and the mark by which all that it starts is found."""
+
+    mark = ""
 
 
 class Standby:
@@ -29,34 +35,47 @@ class Standby:
             if self._ready is None:
                 self._ready = self._started()
 
-    def begin(self, wanted: Mapping[str, Any]) -> Program:
-        """A program that was told what it is to do: the one that waits, or a new one."""
+    def begin(self, wanted: Mapping[str, Any], note: Callable[[str], object] = lambda _: None) -> Program:
+        """A program that was told what it is to do: the one that waits, or a new one.
+
+        `note` gets its mark before: whatever it starts then, somebody knows of it.
+        """
         with self._lock:
             ready, self._ready = self._ready, None
         text = dumps(wanted) + "\n"
         if ready is not None:
             try:
-                return _handed(ready, text)
+                return _handed(ready, text, note)
             except OSError:
                 # It ended as it waited, and so has done nothing.
-                end_group(ready)
-        return _handed(self._started(), text)
+                pass
+        return _handed(self._started(), text, note)
 
     def _started(self) -> Program:
-        return subprocess.Popen(
+        mark = offspring.fresh()
+        program = Program(
             self._argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=tree(),
+            env={**os.environ, offspring.MARK: mark},
             text=True,
             errors="replace",
             start_new_session=True,
         )
+        program.mark = mark
+        return program
 
 
-def _handed(program: Program, text: str) -> Program:
-    assert program.stdin is not None
-    program.stdin.write(text)
-    program.stdin.flush()
+def _handed(program: Program, text: str, note: Callable[[str], object]) -> Program:
+    try:
+        note(program.mark)
+        assert program.stdin is not None
+        program.stdin.write(text)
+        program.stdin.flush()
+    except BaseException:
+        # It reads no line, and ends.
+        end_group(program)
+        raise
     return program

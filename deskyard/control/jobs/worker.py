@@ -18,9 +18,11 @@ from deskyard.control.jobs.running import CHILD, Runner
 from deskyard.control.jobs.slots import full, slots
 from deskyard.control.jobs.standby import Standby
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.remains import Lost, Remains
 from deskyard.control.store.clock import Clock
 from deskyard.control.store.connection import AWAY, Link, attend
 from deskyard.control.store.pool import pool
+from deskyard.host import offspring
 from deskyard.host.facts import total_memory_mib
 
 LOOK_SECONDS = 2.0
@@ -63,12 +65,38 @@ class Worker:
         if jump := self._clock.jump(link):
             log.warning("the clock of the database jumped by %.0f s: every lease begins anew", jump)
             claims.hold_anew(link, self._runner.lease)
-        claims.sweep(link, self._runner.lease)
+        claims.sweep(link, self._runner.lease, self._gone(link))
         waiting.end_late(link)
         self._running = {thread: share for thread, share in self._running.items() if thread.is_alive()}
         while (held := self._next(link)) is not None:
             self._begin(held)
         self._runner.standby.keep()
+
+    def _gone(self, link: Link) -> list[str]:
+        """Those whose worker is gone and of whose programs nothing runs; what runs of the others is ended meanwhile."""
+        if not (left := claims.expired(link)):
+            return []
+        running = offspring.running({row["program"] for row in left})
+        for row in left:
+            if row["program"] not in running:
+                continue
+            if (held := claims.take_over(link, row, self._name, self._runner.lease)) is not None:
+                remains = Remains(self._pool.connection, held, row["program"], self._runner.lease)
+                threading.Thread(target=self._clear, args=(remains,), daemon=True).start()
+        return [row["id"] for row in left if row["program"] not in running]
+
+    def _clear(self, remains: Remains) -> None:
+        try:
+            remains.end()
+            with self._pool.connection() as link:
+                claims.give_back(link, remains.held)
+        except Lost:
+            log.warning("%s is another worker's by now", remains.held.id)
+        except AWAY as error:
+            # Its lease runs out, and it is looked at again.
+            log.warning("%s: the database went away: %s", remains.held.id, error)
+        except Exception:
+            log.exception("%s: what its program left was not ended", remains.held.id)
 
     def _next(self, link: Link) -> Claim | None:
         return claims.claim(link, self._name, self._runner.lease, full(self._slots, self._running.values()))

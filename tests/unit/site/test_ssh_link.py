@@ -25,7 +25,7 @@ def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshLink:
 def test_desktops_are_reached_through_the_gateway(link: SshLink) -> None:
     link.write_config("10.80.1.250", [("dev1", "10.80.1.20")])
     text = link.config.read_text()
-    assert "ProxyCommand nsenter --net=/run/netns/x socat - TCP:%h:%p" in text
+    assert "ProxyCommand env DESKYARD_PROGRAM= nsenter --net=/run/netns/x socat - TCP:%h:%p" in text
     assert "Host dev1\n  HostName 10.80.1.20\n  HostKeyAlias lab.dev1\n  ProxyJump gateway\n" in text
 
 
