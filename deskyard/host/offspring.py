@@ -21,8 +21,11 @@ MARK = "DESKYARD_PROGRAM"
 TERM_SECONDS, KILL_SECONDS = 20.0, 10.0
 LOOK_SECONDS = 0.5
 PROC = Path("/proc")
-# So often all is looked at again since something ended, or had begun to be another program, meanwhile.
-MOST_LOOKS = 50
+# So often all is looked at again where something ended meanwhile, or began to be another program. To be missed, a
+# program would have to start another and end in each of these looks.
+MOST_LOOKS = 5
+# The kernel's own threads, which have no environment.
+PF_KTHREAD = 0x0020_0000
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ def _look(marks: frozenset[str], held: Mapping[Process, str]) -> tuple[dict[str,
             environment = (PROC / str(pid) / "environ").read_bytes()
             is_whole = is_whole and not (environment == b"" and _is_between(pid))
         except PermissionError:
+            # Not ours: whoever started it could look at it.
             continue
         except OSError:
             is_whole = False
@@ -128,21 +132,16 @@ def _owner(pid: int, processes: Mapping[int, Process], owner: dict[int, str | No
 
 
 def _process(pid: int) -> Process | None:
-    """The process with this number; None if it is a zombie, which holds nothing any more."""
+    """The process with this number; None for a zombie, which holds nothing any more, and for a thread of the kernel."""
     before, _, after = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")
     fields = after.split()
-    if fields[0] in "ZX":
+    if fields[0] in "ZX" or int(fields[6]) & PF_KTHREAD:
         return None
     return Process(pid, int(fields[19]), int(fields[1]), before.partition("(")[2])
 
 
 def _is_between(pid: int) -> bool:
     """Whether it becomes another program just now, of which the kernel has not written down anything yet."""
-    try:
-        (PROC / str(pid) / "exe").readlink()
-    except FileNotFoundError:
-        # A thread of the kernel's.
-        return False
     return not (PROC / str(pid) / "cmdline").read_bytes()
 
 
