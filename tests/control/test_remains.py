@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,7 +12,8 @@ from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.slots import MOST
 from deskyard.host import offspring
 from deskyard.host.background import Background, start_time
-from tests.control.lab import Lab
+from deskyard.host.deadline import Deadline
+from tests.control.lab import WAIT_SECONDS, Lab
 from tests.control.slotted import slotted
 from tests.control.test_operations import want
 
@@ -24,6 +26,17 @@ BEGINS = """select 1 from operation o join operation_log l on l.operation_id = o
 def mission(mission: Lab) -> Iterator[Lab]:
     yield mission
     Background("left", mission.path).stop()
+    for pid in started(mission, "alone", "beside"):
+        # Those of an attempt that went well, which nobody looks for.
+        if os.fsencode(mission.path) in cmdline(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def leaving(mission: Lab, owner: httpx.Client, name: str = "leaves") -> str:
@@ -97,15 +110,104 @@ def test_what_a_cancelled_program_started_is_gone_before_the_next_of_its_workspa
     assert owner.get(f"/api/operations/{operation}").json()["state"] == "cancelled"
 
 
+def stuck(mission: Lab, owner: httpx.Client) -> tuple[str, int]:
+    """An operation that was asked to stop and goes on with what it is at, and what that started."""
+    operation = leaving(mission, owner, "leaves-deaf-patient")
+    owner.post(f"/api/operations/{operation}/cancel").raise_for_status()
+    assert Deadline(WAIT_SECONDS).wait_for(lambda: "stops" in mission.effects("lab.leaves-deaf-patient"), 0.05)
+    return operation, started(mission, "alone")[0]
+
+
+def be_later(mission: Lab, operation: str, seconds: int) -> None:
+    """As if it had been asked to stop so much earlier."""
+    query = "update operation set cancel_requested_at = cancel_requested_at - make_interval(secs => %s) where id = %s"
+    mission.link.execute(query, [seconds, operation])
+
+
+def force(owner: httpx.Client, operation: str) -> httpx.Response:
+    return owner.post(f"/api/operations/{operation}/cancel", json={"force": True})
+
+
+def require_forced(mission: Lab, owner: httpx.Client, operation: str, holder: int) -> None:
+    """It is over with all that it had started, says what puts things right, and what waited for it is done."""
+    mission.state(operation, "cancelled")
+    found = owner.get(f"/api/operations/{operation}").json()
+    assert "half done" in found["problem"]["reason"] and "./inv workspace.up lab" in found["problem"]["remedy"]
+    assert found["forceFrom"] is None
+    assert all(start_time(pid) is None for pid in (holder, *mission.pids("lab.leaves-deaf-patient")))
+    assert start_time(started(mission, "left")[0]) is not None
+    after = want(owner, "lab.after")
+    mission.state(after, "done")
+    assert mission.effects("lab.leaves-deaf-patient").count("begin") == 1
+
+
+def test_what_was_asked_to_stop_and_does_not_is_ended_by_force_once_it_had_its_time(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    operation, holder = stuck(mission, owner)
+    early = force(owner, operation)
+    assert early.status_code == 409, early.text
+    seconds = int(early.headers["retry-after"])
+    assert 0 < seconds <= 15 and f"{seconds} s left" in early.json()["reason"]
+    found = owner.get(f"/api/operations/{operation}").json()
+    assert found["state"] == "running" and found["forceFrom"] > found["cancelRequestedAt"]
+    be_later(mission, operation, 15)
+    assert force(owner, operation).status_code == 202
+    # Asked again, it is the same.
+    assert force(owner, operation).status_code == 202
+    require_forced(mission, owner, operation, holder)
+    # It heard that it was to stop, once.
+    assert mission.effects("lab.leaves-deaf-patient").count("stops") == 1
+    assert force(owner, operation).json()["state"] == "cancelled"
+    query = "select actor from audit_entry where action = 'operation.force' and target = %s"
+    assert mission.until(query, [operation])["actor"].startswith("key:")
+
+
+def test_what_nobody_ends_by_force_is_killed_when_its_longest_time_is_over(mission: Lab, owner: httpx.Client) -> None:
+    operation, holder = stuck(mission, owner)
+    be_later(mission, operation, claims.STOP_SECONDS)
+    require_forced(mission, owner, operation, holder)
+
+
+def test_what_was_not_asked_to_stop_is_not_ended_by_force(mission: Lab, owner: httpx.Client) -> None:
+    operation = leaving(mission, owner)
+    after = want(owner, "lab.after")
+    refused = force(owner, operation)
+    assert refused.status_code == 409 and "without force first" in refused.json()["remedy"]
+    # What has not begun is cancelled at once, and needs no force.
+    assert force(owner, after).status_code == 202
+    mission.state(after, "cancelled")
+    assert owner.get(f"/api/operations/{after}").json()["problem"] is None
+    mission.open("leaves")
+    mission.state(operation, "done")
+
+
+def test_what_is_forced_while_no_worker_runs_is_ended_by_the_next(mission: Lab, owner: httpx.Client) -> None:
+    operation, holder = stuck(mission, owner)
+    mission.end("worker", signal.SIGKILL)
+    be_later(mission, operation, 15)
+    assert force(owner, operation).status_code == 202
+    mission.worker()
+    require_forced(mission, owner, operation, holder)
+
+
+def test_who_may_not_cancel_an_operation_ends_it_by_no_force(mission: Lab, owner: httpx.Client) -> None:
+    operation, holder = stuck(mission, owner)
+    be_later(mission, operation, 15)
+    with mission.client(mission.key("read", "chat")) as reader:
+        assert force(reader, operation).status_code == 403
+    with mission.client(mission.key("read", "desktops:write", workspaces=["other"])) as stranger:
+        assert force(stranger, operation).status_code == 404
+    assert force(owner, operation).status_code == 202
+    require_forced(mission, owner, operation, holder)
+
+
 def test_what_a_program_left_that_ended_well_goes_on(mission: Lab, owner: httpx.Client) -> None:
     operation = leaving(mission, owner)
     mission.open("leaves")
     mission.state(operation, "done")
     (holder,) = started(mission, "alone")
-    try:
-        assert start_time(holder) is not None
-    finally:
-        os.kill(holder, signal.SIGKILL)
+    assert start_time(holder) is not None
 
 
 def test_an_operation_says_what_of_its_program_the_kernel_does_not_end_and_waits_for_it(

@@ -33,6 +33,7 @@ SETTINGS = (
     ("update session set ended_at = '2020-01-01'", "session.end", "se_a"),
     ("update operation set cancel_requested_at = '2020-01-01' where id = 'op_1'", "operation.cancel", "op_1"),
     ("update operation set cancel_requested_at = '2099-01-01' where id = 'op_2'", "conversation.interrupt", "cv_1"),
+    ("update operation set force_requested_at = '2099-01-01' where id = 'op_3'", "operation.force", "op_3"),
     ("update api_key set revoked_at = '2099-01-01' where id = 'other'", "key.revoke", "other"),
 )
 STAMPS = (
@@ -48,6 +49,7 @@ STAMPS = (
     "update tier_price set actor = 'person:ada'",
     "update alert_rule set changed_at = now()",
     "update alert set acknowledged_by = 'person:ada'",
+    "update operation set force_requested_at = now() where id = 'op_1'",
     "update alert set silenced_until = 'infinity'",
     "update alert set silenced_until = now() + interval '400 days'",
     "insert into webhook (id, url, actor) values ('wh_2', 'https://a.example', 'person:ada')",
@@ -75,6 +77,8 @@ def ada(mission: Lab) -> str:
         "insert into alert (id, rule, object, text, number) values ('al_1', 'desktop.broken', 'lab.first', 'x', 1)",
         "insert into operation (id, kind, actor, input) values ('op_1', 'desktop.stop', 'person:ada', '{}'),"
         """ ('op_2', 'desktop.chat', 'person:ada', '{"conversation": "cv_1"}')""",
+        "insert into operation (id, kind, actor, input, cancel_requested_at) values"
+        " ('op_3', 'desktop.stop', 'person:ada', '{}', now() - interval '1 minute')",
         "insert into api_key (id, name, auth_hash, scopes, expires_at, revoked_at) values"
         " ('other', 'b:c', '\\x01', '{read}', now() + interval '1 hour', null),"
         " ('over', 'x', '\\x02', '{read}', now() - interval '1 hour', null),"
@@ -122,6 +126,7 @@ def test_whose_and_of_when_a_setting_is_the_database_says(mission: Lab, taken: T
         ("delivery", "created_at", "payload ->> 'actor'"),
         ("session", "ended_at", f"'{ada}'"),
         ("operation", "cancel_requested_at", "actor"),
+        ("operation", "force_requested_at", "actor"),
         ("api_key", "revoked_at", f"'{ada}'"),
     ):
         query = f"select {actor} as actor from {table} where {stamp} between now() - interval '5 minutes' and now()"

@@ -272,8 +272,13 @@ async def log(request: Request, stand_in: "StandIn", _body: Any) -> Response:
     return JSONResponse({"items": [line for line in lines if line["number"] > after]})
 
 
-async def cancel(request: Request, stand_in: "StandIn", _body: Any) -> Response:
-    stand_in.estate.advance(request.path_params["id"], state="cancelled", endedAt=ago())
+async def cancel(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    id = request.path_params["id"]
+    if stand_in.estate.is_stuck and not body.get("force"):
+        # It does not stop by itself, and may be ended by force a moment later.
+        stand_in.estate.advance(id, cancelRequestedAt=ago(), forceFrom=ago(seconds=-2))
+    else:
+        stand_in.estate.advance(id, state="cancelled", endedAt=ago(), forceFrom=None)
     return JSONResponse(stand_in.estate.operations[request.path_params["id"]])
 
 

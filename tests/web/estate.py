@@ -127,6 +127,8 @@ class Estate:
     measured: list[Thing] = field(default_factory=list)
     measured_left_out: int = 0
     readings: list[Thing] = field(default_factory=list)
+    # Whether operations do not stop by themselves, and may be ended by force.
+    is_stuck: bool = False
     # By desktop, and as of when they are known.
     moments: dict[str, list[Thing]] = field(default_factory=dict)
     moments_read_at: str | None = None
@@ -192,6 +194,8 @@ class Estate:
             "createdAt": ago(),
             "startedAt": None,
             "endedAt": None,
+            "cancelRequestedAt": None,
+            "forceFrom": None,
             "attempt": 1,
             "position": 1,
             "why": None,

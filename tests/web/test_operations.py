@@ -45,6 +45,30 @@ def test_an_operation_is_cancelled_and_tried_again(browser: Browser, estate: Est
     assert server.asked("POST", f"/api/operations/{operation['id']}/retry") == [{}]
 
 
+def test_what_does_not_stop_is_ended_by_force_once_it_had_its_time(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.is_stuck = True
+    operation = estate.operation("workspace.up", "team-01", state="running", position=None)
+    browser.open(f"/operations/{operation['id']}")
+    browser.sees_no("by force")
+    browser.click("Cancel")
+    browser.sees("by force in")
+    assert not browser.find(".row button").is_enabled()
+    browser.wait("its time is over", lambda: browser.find(".row button").is_enabled())
+    browser.click("End it by force")
+    browser.sees("may be left half done")
+    browser.sees("./inv workspace.up team-01")
+    # Who looks at what it leaves may still go on without it.
+    browser.click("Leave as it is")
+    assert server.asked("POST", f"/api/operations/{operation['id']}/cancel") == [{}]
+    browser.click("End it by force")
+    browser.find("dialog .danger").click()
+    browser.sees("cancelled")
+    assert server.asked("POST", f"/api/operations/{operation['id']}/cancel") == [{}, {"force": True}]
+
+
 def held(estate: Estate, asker: str = "person:Eve", **known: Any) -> str:
     """The id of an operation that waits for another person."""
     consent = {"strength": "worker", "asker": asker, "asked": "team-01.desk-1", "needed": 2, "until": ago(hours=-20)}

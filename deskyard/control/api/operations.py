@@ -3,13 +3,13 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Prefer, Wanted, awaited, in_the_name_of, note
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Page
-from deskyard.control.api.forms.work import LogLine, Operation, OperationState
+from deskyard.control.api.forms.work import Cancelling, LogLine, Operation, OperationState
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.intent import is_signed
 from deskyard.control.people.scopes import CHAT, READ, WRITE
@@ -86,18 +86,42 @@ async def log(
 
 
 @router.post("/{id}/cancel", status_code=HTTPStatus.ACCEPTED)
-async def cancel(asked: Asked, who: Reader, id: str) -> Operation:
-    """Ask an operation to end; what it did so far is left as it is, and the next run goes on from there."""
-    return await asked.found(who, lambda: _cancelled(asked.link, who, id))
+async def cancel(asked: Asked, who: Reader, id: str, how: Annotated[Cancelling | None, Body()] = None) -> Operation:
+    """Ask an operation to end; what it did so far is left as it is, and the next run goes on from there.
+
+    One that still runs 15 seconds later may be ended by force.
+    """
+    return await asked.found(who, lambda: _cancelled(asked.link, who, id, bool(how and how.force)))
 
 
-async def _cancelled(link: Link, who: Caller, id: str) -> str:
+async def _cancelled(link: Link, who: Caller, id: str, force: bool) -> str:
     found = await require(link, who, id)
     who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
-    if found["ended_at"] is None and found["cancel_requested_at"] is None:
-        await in_the_name_of(link, who)
+    if found["ended_at"] is not None:
+        return id
+    await in_the_name_of(link, who)
+    # What waits in the queue has no program that could be killed.
+    by_force = force and found["state"] == "running"
+    if by_force and found["force_requested_at"] is None:
+        await _require_time(link, id)
+        await link.execute("update operation set force_requested_at = now() where id = %s", [id])
+    elif found["cancel_requested_at"] is None:
         await link.execute("update operation set cancel_requested_at = now() where id = %s", [id])
     return id
+
+
+async def _require_time(link: Link, id: str) -> None:
+    """Raise a 409 unless it was asked to stop, and had the time for it."""
+    query = """select ceil(extract(epoch from force_from(cancel_requested_at) - now()))::integer as seconds
+        from operation where id = %s"""
+    found = await rows.row(link, query, [id])
+    seconds = found and found["seconds"]
+    if seconds is None:
+        remedy = "cancel it without force first: only what does not stop by itself is killed"
+        raise Problem(HTTPStatus.CONFLICT, "force", True, "is for what was asked to stop before", remedy)
+    if seconds > 0:
+        reason, remedy = f"comes too early: it has {seconds} s left to stop by itself", f"ask again in {seconds} s"
+        raise Problem(HTTPStatus.CONFLICT, "force", True, reason, remedy, again=seconds)
 
 
 @router.post("/{id}/retry", status_code=HTTPStatus.ACCEPTED)

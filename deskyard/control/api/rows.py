@@ -32,6 +32,8 @@ select o.*,
       and (q.actor = 'watch', q.created_at, q.id) < (o.actor = 'watch', o.created_at, o.id))
   end as position,
   share_of(o.kind) as share,
+  case when o.state = 'running' and o.force_requested_at is null then force_from(o.cancel_requested_at) end
+    as force_from,
   case when o.state = 'queued' then
     (select count(*) from operation r where r.state = 'running' and share_of(r.kind) = share_of(o.kind)) end as taken,
   case when o.state = 'queued' then

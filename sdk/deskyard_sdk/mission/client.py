@@ -395,9 +395,12 @@ class AsyncMissionControl:
         found = await self._get(f"/operations/{operation}/log", {"after": after})
         return cast(list[LogLine], found["items"])
 
-    async def cancel(self, operation: str) -> Operation:
-        """Ask an operation to end."""
-        return await self._long(f"/operations/{operation}/cancel")
+    async def cancel(self, operation: str, force: bool = False) -> Operation:
+        """Ask an operation to end; with `force` one that does not is killed, and may leave something half done.
+
+        That is refused (409) until 15 seconds after it was asked to.
+        """
+        return await self._long(f"/operations/{operation}/cancel", {"force": True} if force else None)
 
     async def retry(self, operation: str) -> Operation:
         """Want the same again, as a new operation."""

@@ -43,6 +43,8 @@ class Operation(TypedDict):
     createdAt: str
     startedAt: str | None
     endedAt: str | None
+    cancelRequestedAt: str | None
+    forceFrom: str | None
     attempt: int
     position: int | None
     why: str | None

@@ -36,6 +36,8 @@ export interface Operation {
   createdAt: string;
   startedAt: string | null;
   endedAt: string | null;
+  cancelRequestedAt: string | null;
+  forceFrom: string | null;
   attempt: number;
   position: number | null;
   why: string | null;

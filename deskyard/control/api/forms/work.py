@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from deskyard.control.api.forms.approvals import Given
 from deskyard.control.api.forms.base import Form, Trouble
@@ -34,6 +34,8 @@ class Operation(Form):
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    cancel_requested_at: datetime | None = Field(description="When it was asked to stop.")
+    force_from: datetime | None = Field(description="From when on it may be cancelled by force, while it still runs.")
     attempt: int
     position: int | None = Field(description="Place in the queue of its share of the work, from 1.")
     why: str | None = Field(description="Why it waits.")
@@ -41,6 +43,14 @@ class Operation(Form):
     result: dict[str, Any] | None
     problem: Trouble | None
     consent: Consent | None = Field(description="What it waits for in the state `waiting`.")
+
+
+class Cancelling(Form):
+    """How an operation is ended."""
+
+    force: StrictBool = Field(
+        False, description="Kill its program and all that it started: what it was at may be half done."
+    )
 
 
 class LogLine(Form):
