@@ -2,7 +2,11 @@
 
 import csv
 import io
+import random
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from itertools import pairwise
+from math import floor
 
 import httpx
 import pytest
@@ -10,12 +14,15 @@ import pytest
 from deskyard.control.jobs.observer import write_event
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import connect
+from deskyard.control.watch import usage
 from deskyard.control.watch.sight import close_unseen
 from deskyard.life.events import Event
 from deskyard.wire.stages import Stage
 from tests.control.lab import Lab
 
 HOUR = 3_600_000_000
+DAYS = 24 * HOUR
+TIERS = ("free", "large")
 # Long ago, over the end of a month: nothing of it depends on today.
 DAY = datetime(2026, 1, 31, tzinfo=UTC)
 WINDOW = {"since": "2026-01-31", "until": "2026-02-02"}
@@ -69,6 +76,37 @@ def test_what_is_shown_adds_up_to_the_microsecond(mission: Lab, owner: httpx.Cli
         assert sum(item["microseconds"] for item in found["items"]) == 1_000_003 * 28
     rows = list(csv.DictReader(io.StringIO(owner.get("/api/usage.csv", params=WINDOW).text)))
     assert sum(int(row["micros"]) for row in rows) == lines["micros"] and rows[0]["desktop"] == "lab.d0"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sums_of_all_ways_to_ask_agree_with_the_lines_rounded_by_themselves(
+    mission: Lab, owner: httpx.Client, seed: int
+) -> None:
+    chance = random.Random(seed)
+    prices = {tier: {0: chance.randrange(10**9), chance.randrange(2 * DAYS): chance.randrange(10**9)} for tier in TIERS}
+    for tier, changes in prices.items():
+        for at, micros in changes.items():
+            price(mission, micros, DAY + timedelta(microseconds=at), tier)
+    exact: dict[tuple[str, str, int], Fraction] = {}
+    for number in range(40):
+        desktop, tier = f"{chance.choice('abc')}.d{number % 5}", chance.choice(TIERS)
+        began, ended = sorted(chance.randrange(2 * DAYS) for _ in range(2))
+        ran(mission, desktop, DAY + timedelta(microseconds=began), DAY + timedelta(microseconds=ended), tier)
+        cuts = sorted({began, ended, *(at for at in (*prices[tier], DAYS) if began < at < ended)})
+        for first, last in pairwise(cuts):
+            micros = prices[tier][max(at for at in prices[tier] if at <= first)]
+            line = (desktop, tier, first // DAYS)
+            exact[line] = exact.get(line, Fraction(0)) + Fraction((last - first) * micros, HOUR)
+    total = sum(map(floor, exact.values()))
+    rows = list(csv.DictReader(io.StringIO(owner.get("/api/usage.csv", params=WINDOW).text)))
+    shown = {(row["desktop"], row["tier"], int(row["day"] == "2026-02-01")): int(row["micros"]) for row in rows}
+    assert shown == {line: floor(cost) for line, cost in exact.items()}
+    for by in ({}, {"by": "desktop"}, {"by": "workspace"}, {"by": "day"}):
+        found = owner.get("/api/usage", params={**WINDOW, **by}).json()
+        assert sum(item["micros"] for item in found["items"]) == found["micros"] == total
+    # What a budget is compared with.
+    spent = mission.link.execute(usage.BY_WORKSPACE.encode(), usage.values(DAY.date(), DAY.date() + timedelta(days=2)))
+    assert sum(row["micros"] for row in spent.fetchall()) == total
 
 
 def test_a_machine_counts_while_it_runs_and_no_longer_than_it_was_seen(mission: Lab) -> None:

@@ -10,7 +10,8 @@ DAY_SECONDS = 86_400
 # An open interval goes on while its workspace is followed; else it ends where that was known last.
 FOLLOWED = "60 seconds"
 
-# Of each desktop and day (UTC): the microseconds that it ran, and these times the price per hour of their moment.
+# Of each desktop and day (UTC): the microseconds that it ran, and their cost by the price per hour of their moment. It
+# is exact until here, and rounded down here alone: whatever is shown or added up is of these lines, so all sums agree.
 LINES = f"""
 with price as (
   select tier, micros_per_hour, since, lead(since, 1, 'infinity') over (partition by tier order by since) as until
@@ -32,13 +33,13 @@ piece as (
   where s.end_at > %(since)s)
 select workspace_id, desktop_id, tier, day,
   sum((extract(epoch from b - a) * 1000000)::bigint)::numeric as microseconds,
-  coalesce(sum((select sum((extract(epoch from least(b, p.until) - greatest(a, p.since)) * 1000000)::numeric
-      * p.micros_per_hour) from price p where p.tier = piece.tier and p.since < b and p.until > a)), 0) as priced
+  div(coalesce(sum((select sum((extract(epoch from least(b, p.until) - greatest(a, p.since)) * 1000000)::numeric
+      * p.micros_per_hour) from price p where p.tier = piece.tier and p.since < b and p.until > a)), 0),
+    {MICROSECONDS_PER_HOUR}) as micros
 from piece where b > a group by workspace_id, desktop_id, tier, day order by day, workspace_id, desktop_id, tier
 """
 
-# What lines are added up to by the database: each is rounded down once, as it is where it is shown.
-AMOUNTS = f"sum(microseconds) as microseconds, sum(div(priced, {MICROSECONDS_PER_HOUR})) as micros"
+AMOUNTS = "sum(microseconds) as microseconds, sum(micros) as micros"
 BY_WORKSPACE = f"select workspace_id, {AMOUNTS} from ({LINES}) as line group by workspace_id"
 
 # Of each desktop and day (UTC): the tokens that its agent claims, by the moment of its answer; nobody measured them.
@@ -89,8 +90,8 @@ def values(
 
 def line(row: Mapping[str, Any]) -> Line:
     """A line of a row of `LINES`."""
-    cost = int(row["priced"]) // MICROSECONDS_PER_HOUR
-    return Line(row["workspace_id"], row["desktop_id"], row["tier"], day_of(row), int(row["microseconds"]), cost)
+    amounts = int(row["microseconds"]), int(row["micros"])
+    return Line(row["workspace_id"], row["desktop_id"], row["tier"], day_of(row), *amounts)
 
 
 def day_of(row: Mapping[str, Any]) -> date:
