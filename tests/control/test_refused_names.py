@@ -6,9 +6,11 @@ from typing import Any
 
 import httpx
 import pytest
+from psycopg.errors import InsufficientPrivilege
 
 from deskyard.control.store.connection import Link
 from deskyard.control.upkeep import moments
+from deskyard.control.upkeep import refused as refused_names
 from deskyard.control.upkeep.moments import KEPT, of_egress
 from deskyard.control.upkeep.refused import MOST_OF_A_DAY
 from deskyard.control.watch import traffic
@@ -105,6 +107,20 @@ def test_name_whose_refusals_are_forgotten_is_not_new_again(mission: Lab, owner:
     refuse(mission, "paste.example.net:443")
     look(worker)
     assert opened(owner) == {} and mission.link.execute("select from moment").fetchone() is not None
+
+
+def test_names_of_desktops_that_are_long_gone_are_forgotten_and_no_others(mission: Lab, worker: Link) -> None:
+    known_for(mission, 7)
+    mission.declare("lab", "second", "third")
+    for desktop in ("first", "second", "third"):
+        refuse(mission, f"{desktop}.example.net:443", desktop=desktop, ago=timedelta(days=200))
+    mission.link.execute("update desktop set gone_at = now() - interval '89 days' where id = 'lab.second'")
+    mission.link.execute("update desktop set gone_at = now() - interval '91 days' where id = 'lab.third'")
+    assert refused_names.forget(worker) == 1
+    assert names(mission) == ["first.example.net", "second.example.net"], "of those that are there, or were lately"
+    assert refused_names.forget(worker) == 0
+    with pytest.raises(InsufficientPrivilege):
+        worker.execute("delete from refused_name")
 
 
 def test_rule_is_out_of_force_until_somebody_wants_it(mission: Lab, owner: httpx.Client, worker: Link) -> None:

@@ -41,6 +41,12 @@ def keep(link: Link, workspace: str, refusals: Iterable[Mapping[str, Any]]) -> N
     link.execute(KEEP.encode(), values)
 
 
+def forget(link: Link) -> int:
+    """Forget the names of desktops that have been gone for 90 days; how many, which the database alone decides."""
+    row = link.execute("select forget_refused_names() as count").fetchone()
+    return int(row["count"]) if row else 0
+
+
 def name_of(key: str) -> str | None:
     """The name in the key of a moment, which is its hour, its rule and what was wanted; None for an address."""
     name = key.split(" ", 2)[-1].partition(":")[0].lower()

@@ -13,6 +13,7 @@ from deskyard.control.retention.forget import forget
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
 from deskyard.control.tasks import tidying
+from deskyard.control.upkeep import refused
 from deskyard.control.watch import alerts, budgets, idle, looks, webhooks
 from deskyard.control.watch.mail import Mailer
 from deskyard.control.watch.rules import Eye
@@ -62,6 +63,7 @@ def main() -> None:
                 pass
             if tidy.left == 0:
                 webhooks.forget(link)
+                refused.forget(link)
                 tidy = Deadline(LOOK_SECONDS)
             for _ in link.notifies(timeout=DUE_SECONDS, stop_after=1):
                 pass

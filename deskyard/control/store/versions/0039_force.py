@@ -1,4 +1,4 @@
-"""The program of an operation, what is left of it, and the wish that it ends by force."""
+"""The program of an operation, what is left of it, the wish that it ends by force; refused names are forgotten."""
 
 from alembic import op
 

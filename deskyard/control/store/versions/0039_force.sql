@@ -34,6 +34,18 @@ create trigger note_forced after update of force_requested_at on operation for e
   when (current_user = 'mc_web') execute function note_forced();
 revoke all on function stamp_force, note_forced from public;
 
+-- The names that were refused to a desktop that has been gone for 90 days: the worker takes no other away, since none may be
+-- new twice to a desktop that is there, or comes back.
+create function forget_refused_names() returns bigint language sql security definer set search_path = public as $$
+  with forgotten as (
+    delete from refused_name r using desktop d
+    where d.id = r.desktop_id and d.gone_at < now() - interval '90 days'
+    returning 1)
+  select count(*) from forgotten
+$$;
+revoke all on function forget_refused_names from public;
+grant execute on function forget_refused_names to mc_worker;
+
 drop trigger event_of_operation on operation;
 -- A renewed lease is no news.
 create trigger event_of_operation after update on operation for each row
