@@ -115,7 +115,7 @@ async def _require_time(link: Link, id: str) -> None:
     query = """select ceil(extract(epoch from force_from(cancel_requested_at) - now()))::integer as seconds
         from operation where id = %s"""
     found = await rows.row(link, query, [id])
-    seconds = found and found["seconds"]
+    seconds = found["seconds"] if found is not None else None
     if seconds is None:
         remedy = "cancel it without force first: only what does not stop by itself is killed"
         raise Problem(HTTPStatus.CONFLICT, "force", True, "is for what was asked to stop before", remedy)
