@@ -12,7 +12,6 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from psycopg.types.json import Jsonb
 
 from deskyard.control import backup
 from deskyard.control.anchors.gateways import Gateways
@@ -21,7 +20,7 @@ from deskyard.control.anchors.source import source
 from deskyard.control.folder import Folder
 from deskyard.control.identity import declared
 from deskyard.control.identity.declared import Declared
-from deskyard.control.people import at_host
+from deskyard.control.people import records
 from deskyard.control.process import pages
 from deskyard.control.process.noted import end_left
 from deskyard.control.process.settings import PORT, Settings, kept
@@ -149,24 +148,21 @@ class Control:
         """Add a person, or give one another link: with it a passkey is enrolled, once, within half an hour."""
         settings = self._settings()
         with self._database() as link, link.transaction():
-            become, token = at_host.add(link, name, role, workspaces, mail)
-            _note(link, "person.link", name, role=become, workspaces=workspaces, mail=mail)
+            become, token = records.add(link, _host(), name, records.Given(role, workspaces, mail))
         made = {"name": name, "role": become, "workspaces": workspaces}
-        return {**made, "link": f"{settings.origin}/enrol#{token}", "seconds": at_host.LINK_SECONDS}
+        return {**made, "link": records.enrolment_link(settings.origin, token), "seconds": records.LINK_SECONDS}
 
     def remove_person(self, name: str) -> dict[str, Any]:
         """Let a person in no more: passkeys, sessions and links count no longer."""
         with self._database() as link, link.transaction():
-            at_host.remove(link, name)
-            _note(link, "person.remove", name)
+            records.remove(link, _host(), name)
         return {"name": name, "removed": True}
 
     def key(self, name: str, scopes: list[str], workspaces: list[str] | None, days: int) -> dict[str, Any]:
         """Make an API key; the answer is the only place where it ever stands."""
-        at_host.require_scopes(scopes, workspaces, days)
+        records.require_scopes(scopes, workspaces, days)
         with self._database() as link, link.transaction():
-            key = at_host.make_key(link, name, scopes, workspaces, days)
-            _note(link, "key.make", key.id, name=name, scopes=sorted(set(scopes)), workspaces=workspaces)
+            key = records.make_key(link, _host(), name, scopes, workspaces, days)
         return {"id": key.id, "name": name, "key": key.text, "scopes": sorted(set(scopes)), "days": days}
 
     def declare(self, provider: Declared) -> dict[str, Any]:
@@ -184,7 +180,7 @@ class Control:
         if declared.kept(self.folder.provider) is None:
             return False
         with self._database() as link, link.transaction():
-            link.execute(at_host.END_LINKED)
+            link.execute(records.END_LINKED)
             _note(link, "provider.withdraw", "provider")
         self.folder.provider.unlink()
         self._begin_anew()
@@ -280,8 +276,9 @@ def _network(text: str) -> str:
 
 
 def _note(link: Link, action: str, target: str, **detail: Any) -> None:
-    actor = f"host:{os.environ.get('SUDO_USER') or os.environ.get('USER') or os.geteuid()}"
-    link.execute(
-        "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)",
-        [actor, action, target, Jsonb(detail)],
-    )
+    records.note(link, _host(), action, target, **detail)
+
+
+def _host() -> str:
+    """Who works at the host, as the audit names them."""
+    return f"host:{os.environ.get('SUDO_USER') or os.environ.get('USER') or os.geteuid()}"

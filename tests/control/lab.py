@@ -35,6 +35,8 @@ from tests.support.postgres import PASSWORD, Server
 
 TREE = Path(__file__).resolve().parents[2]
 ORIGIN = "https://mission.localhost:9443"
+# Who works at the host, as the audit names them.
+HOST = "host:root"
 WAIT_SECONDS, RECOVERY_SECONDS = 60.0, 300.0
 # On a machine that others keep busy, a process that imports all its libraries takes long until it answers.
 START_SECONDS = 300.0

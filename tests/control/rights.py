@@ -71,6 +71,7 @@ POST /api/desktops/{id}/chat
     ADMIN: """
 DELETE /api/approval-rules/{workspace}
 DELETE /api/keys/{id}
+DELETE /api/people/{id}
 DELETE /api/retention/{workspace}
 DELETE /api/webhooks/{id}
 GET /api/audit
@@ -81,6 +82,9 @@ GET /api/metrics
 GET /api/webhooks
 GET /api/webhooks/{id}/deliveries
 POST /api/approval-rules
+POST /api/keys
+POST /api/people
+POST /api/people/{id}/link
 POST /api/retention
 POST /api/webhooks
 POST /api/webhooks/{id}/test

@@ -303,7 +303,7 @@ def test_the_worker_cannot_want_anything_by_itself_nor_write_the_audit(mission: 
         "update operation set input = '{}'",
         "update operation set actor = 'x'",
         "insert into audit_entry values (1, now(), 'x', 'x', 'x', '{}', '\\x01')",
-        "update person set role = 'admin'",
+        "insert into person (id, name, role) values ('x', 'x', 'admin')",
         "update passkey set public_key = '\\x01'",
         "delete from traffic",
         "update traffic set day = '2026-01-01'",

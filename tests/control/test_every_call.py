@@ -41,7 +41,7 @@ OWN = {"POST /api/sign-out", "POST /api/intents"}
 MARK = "belongs-to-lab"
 KNOWN = {"desktops": "lab.first", "workspaces": "lab", "budgets": "lab", "operations": "op_lab"}
 KNOWN |= {"conversations": "cv_lab", "alerts": "al_lab", "approvals": "lab.0a1b2c"}
-KNOWN |= {"approval-rules": "lab", "quotas": "workspace:lab", "retention": "lab"}
+KNOWN |= {"approval-rules": "lab", "quotas": "workspace:lab", "retention": "lab", "people": "pe_lab"}
 
 
 @pytest.fixture
@@ -71,6 +71,7 @@ def furnish(mission: Lab) -> None:
         f"insert into traffic values ('lab', 'lab.first', current_date, '{MARK}.test', 1, 1, 1)",
         f"insert into moment values ('lab', 'lab.first', 'door', '{MARK}', now(), 'drives', '{MARK}', '{MARK}', 1)",
         f"insert into retention (subject, days, actor) values ('workspace:lab', 9, '{MARK}')",
+        f"insert into person (id, name, role, workspaces) values ('pe_lab', '{MARK}', 'viewer', '{{lab}}')",
         "insert into seat (id, workspace_id, name, tier, image, address, state, machine, claimed_by)"
         f" values ('lab.s1', 'lab', 's1', 'free', 'desktop', '10.0.0.3', 'claimed', '0a', '{MARK}')",
         "insert into approval_rule (workspace_id, persons, roles, people, keys, actor)"

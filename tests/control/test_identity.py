@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from deskyard.control.identity.declared import Declared, Rule
-from deskyard.control.people import at_host
+from deskyard.control.people import records
 from tests.control import openid_double
 from tests.control.authenticator import Authenticator
-from tests.control.lab import ORIGIN, PROVIDER, Lab
+from tests.control.lab import HOST, ORIGIN, PROVIDER, Lab
 from tests.control.openid_double import CLIENT, SECRET, Double
 from tests.control.people import COOKIE, PAGE, Person, enrolled
 
@@ -102,7 +102,7 @@ def visitor(visitors: Callable[[], Visitor]) -> Visitor:
 def offer(mission: Lab, name: str, role: str = "operator", mail: str = "ada@example.com") -> None:
     """Make a person at the host, for whom an account with this mail stands."""
     with mission.link.transaction():
-        at_host.add(mission.link, name, role, None, mail)
+        records.add(mission.link, HOST, name, records.Given(role, None, mail))
 
 
 def sessions(mission: Lab) -> int:
@@ -148,7 +148,7 @@ def test_a_mail_that_could_mean_something_else_makes_nobody(visitor: Visitor, ma
 
 def test_who_is_signed_in_by_a_provider_that_is_withdrawn_is_signed_out(mission: Lab, visitor: Visitor) -> None:
     assert visitor.signs_in("subject-3", email="bea@example.org", email_verified=True).status_code == 200
-    mission.link.execute(at_host.END_LINKED)
+    mission.link.execute(records.END_LINKED)
     assert visitor.call("GET", "/api/me").status_code == 401
 
 
@@ -175,13 +175,13 @@ def test_a_rule_makes_a_person_of_its_workspaces_alone_and_is_followed(mission: 
     # Who is of no rule any more is nobody; and a person whom the host made is followed by none.
     assert visitor.signs_in("subject-3", email="bea@example.net", email_verified=True).status_code == 403
     with mission.link.transaction():
-        at_host.add(mission.link, "bea@example.org", "admin", None, None)
+        records.add(mission.link, HOST, "bea@example.org", records.Given("admin"))
     assert visitor.signs_in("subject-3", **mail).json()["person"]["role"] == "admin"
 
 
 def test_a_rule_takes_no_name_that_somebody_has(mission: Lab, visitor: Visitor) -> None:
     with mission.link.transaction():
-        at_host.add(mission.link, "ada@example.org", "admin", None, None)
+        records.add(mission.link, HOST, "ada@example.org", records.Given("admin"))
     answer = visitor.signs_in("subject-4", email="ada@example.org", email_verified=True)
     assert (answer.status_code, answer.json()["reason"]) == (403, "is the name of somebody else here")
 
@@ -190,7 +190,7 @@ def test_who_was_removed_comes_in_by_no_account_of_theirs(mission: Lab, visitor:
     mail = {"email": "bea@example.org", "email_verified": True}
     assert visitor.signs_in("subject-3", **mail).status_code == 200
     with mission.link.transaction():
-        at_host.remove(mission.link, "bea@example.org")
+        records.remove(mission.link, HOST, "bea@example.org")
     assert visitor.call("GET", "/api/me").status_code == 401
     answer = visitor.signs_in("subject-3", **mail)
     assert (answer.status_code, answer.json()["reason"]) == (403, "was removed")
@@ -214,7 +214,7 @@ def test_what_destroys_is_signed_with_a_passkey_all_the_same(mission: Lab, visit
 
 def link_token_of(mission: Lab, name: str) -> str:
     with mission.link.transaction():
-        return at_host.add(mission.link, name, None, None, None)[1]
+        return records.add(mission.link, HOST, name, records.Given())[1]
 
 
 def test_a_passkey_signs_within_its_persons_workspaces_alone(mission: Lab, provider: Double) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
-from deskyard.control.people import at_host
+from deskyard.control.people import records
 from tests.control.authenticator import Authenticator
-from tests.control.lab import ORIGIN, Lab
+from tests.control.lab import HOST, ORIGIN, Lab
 from tests.control.people import COOKIE, PAGE, Person, enrolled, link_token
 
 
@@ -113,7 +113,7 @@ def test_a_viewer_sees_and_moves_nothing(mission: Lab, client: httpx.Client) -> 
 
 def test_an_admin_sees_what_everybody_may_and_others_see_their_own(mission: Lab, client: httpx.Client) -> None:
     with mission.link.transaction():
-        at_host.add(mission.link, "cas", "viewer", ["lab"], "cas@example.org")
+        records.add(mission.link, HOST, "cas", records.Given("viewer", ["lab"], "cas@example.org"))
     mission.link.execute(
         "insert into person (id, name, role, workspaces, by_rule, rule)"
         " values ('pe_bea', 'bea', 'viewer', '{lab}', true, 'domain:example.org=viewer@lab')"
@@ -151,6 +151,6 @@ def test_what_the_host_gives_takes_the_place_of_a_rule(mission: Lab, client: htt
 
     before = bea()
     with mission.link.transaction():
-        at_host.add(mission.link, "bea", "operator", ["lab"], None)
+        records.add(mission.link, HOST, "bea", records.Given("operator", ["lab"]))
     assert (bea()["role"], bea()["workspaces"], bea()["byRule"], bea()["rule"]) == ("operator", ["lab"], False, None)
     assert bea()["grantedAt"] > before["grantedAt"]

@@ -29,6 +29,7 @@ from deskyard.control.approvals import calls as approvals
 from deskyard.control.approvals import rule_calls
 from deskyard.control.asked.tally import Tally
 from deskyard.control.consent import calls as consent
+from deskyard.control.credentials import calls as credentials
 from deskyard.control.identity import calls as identity
 from deskyard.control.identity.door import Door
 from deskyard.control.people.passkeys import Passkeys
@@ -94,6 +95,7 @@ ROOMS: tuple[Any, ...] = (
     chat,
     people,
     settings,
+    credentials,
 )
 ROOMS += (identity, questions, retention, transcripts, usage, budgets, quotas, alerts, webhooks, metrics, meta)
 

@@ -53,8 +53,11 @@ class Person(Form):
     role: str
     workspaces: list[str] | None = Field(None, description="The only ones that it sees; none: all.")
     by_rule: bool = Field(False, description="Made by a rule of the declared provider, and followed at each sign-in.")
-    rule: str | None = Field(None, description="The rule that gives role and workspaces; none: the host gave them.")
+    rule: str | None = Field(None, description="The rule that gives role and workspaces; none: somebody did.")
     granted_at: datetime | None = Field(None, description="Since when they are so; none: it was not written down yet.")
+    giver: str | None = Field(
+        None, description="Who gave it to them, as the audit has it; none: a rule, or it was not written down yet."
+    )
     passkeys: int
     account: Literal["linked", "offered"] | None = Field(
         None, description="Whether an account of the declared provider is this person, or the next one with their mail."
@@ -99,7 +102,7 @@ class AuditVerdict(Form):
 
 @router.get("/keys", tags=["keys"])
 async def keys(link: Connection, who: Admin, counted: Counted, part: rows.AskedPart) -> Page[ApiKey]:
-    """List API keys, the newest first; ./inv control.key makes them."""
+    """List API keys, the newest first."""
     counted.add(Asked(who.actor, "keys.read", "keys"))
     order = ["created_at", "id"]
     found, going_on, total = await rows.cut(link, "select * from api_key", order, [], part, newest_first=True)
@@ -122,7 +125,7 @@ async def people(
 ) -> Page[Person]:
     """List persons, what they may and what gives it to them: an admin sees all, others themselves.
 
-    Persons are made and changed at the host: ./inv control.person.
+    What somebody may is changed at the host: ./inv control.person.
     """
     mine = _only(who)
     counted.add(Asked(who.actor, "people.read", mine or "people"))

@@ -6,6 +6,7 @@ from typing import Any
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.target import KIND, target
 from deskyard.control.consent import target as consent
+from deskyard.control.credentials import target as credentials
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.opening import seal
 from deskyard.control.opening.target import SESSION, create_target, session_target
@@ -31,6 +32,7 @@ SCOPES |= {
     CREATE: WRITE,
     consent.KIND: DECIDE,
 }
+SCOPES |= dict.fromkeys(credentials.KINDS, ADMIN)
 
 
 def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
@@ -50,6 +52,9 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
     by_key = "key" in proof
     if held.kind == SESSION:
         _require_seal(held, by_key)
+    if by_key and held.kind in credentials.KINDS:
+        remedy = "let an admin sign it with a passkey, or do it at the host"
+        raise ConfigError("proof", proof["key"], "is of a key: only a person makes keys and persons", remedy)
     signer = _by_key(link, held, proof, intent) if by_key else _by_passkey(link, held, proof, intent, passkeys)
     # Another attempt of the same operation may use it again: nothing else may.
     query = """insert into intent_used (nonce, operation_id) values (%s, %s)
@@ -102,6 +107,8 @@ def _target(link: Link, held: Claim) -> str:
         return create_target(f"{held.workspace}.{held.input.get('name')}", held.input)
     if held.kind == consent.KIND:
         return _consent_target(link, held)
+    if held.kind in credentials.KINDS:
+        return credentials.parsed(held.kind, held.input).target
     if held.kind != KIND:
         return held.desktop or held.workspace or ""
     query = "select id, ticket, desktop_id, workspace_id, name, port from approval where id = %s"

@@ -15,20 +15,21 @@ from functools import partial
 from typing import IO, Any
 
 import psycopg
-from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.target import KIND as DECIDE
 from deskyard.control.approvals.target import proof_hash
 from deskyard.control.consent.target import KIND as CONSENT
 from deskyard.control.consent.target import OPERATIONS
+from deskyard.control.credentials import job as credentials
+from deskyard.control.credentials.target import KINDS as GIVEN
 from deskyard.control.halting import job as halting
 from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs import deciding, enrolment, keeping, leave, waiting
 from deskyard.control.jobs.claim import Claim, Wish
 from deskyard.control.jobs.conversation import Turn
 from deskyard.control.jobs.standby import Program, Standby
-from deskyard.control.opening import seal
+from deskyard.control.opening import secret
 from deskyard.control.opening.target import SESSION, session_target
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
@@ -44,7 +45,6 @@ from deskyard.host.command import end_group
 from deskyard.host.deadline import Deadline
 from deskyard.plan.power import NoRoom
 
-SECRET_SECONDS = 60
 CHILD = (sys.executable, "-m", "deskyard.control.jobs.child")
 MOST_LINE = 4000
 ENROL, CHAT = "person.enrol", "desktop.chat"
@@ -142,6 +142,13 @@ class Runner:
         if held.kind == ENROL:
             with lend() as link:
                 return dict(enrolment.enrol(link, held, self.passkeys))
+        if held.kind in GIVEN:
+            with lend() as link, link.transaction():
+                # Given and ended at once: the next attempt would make another key or link.
+                given = credentials.give(link, held, actor, self.passkeys.origin)
+                if not claims.finish(link, held, "done", result=given):
+                    raise Lost
+            return given
         if held.kind in RULES:
             with lend() as link:
                 return RULES[held.kind](link, held, actor)
@@ -268,14 +275,8 @@ class Runner:
                 raise Killed(held)
             raise DeskyardError("operation", held.kind, f"its program ended with {code}", "see its log, then retry it")
         if "secret" in done:
-            query = """insert into operation_secret (operation_id, actor, value, expires_at)
-                values (%s, %s, %s, now() + make_interval(secs => %s)) on conflict (operation_id) do nothing"""
-            secret = done["secret"]
-            if key := held.input.get("seal_to"):
-                secret = {"sealed": seal.sealed(secret, key, session_target(held.desktop, held.input))}
             with lend() as link:
-                link.execute(query, [held.id, held.actor, Jsonb(secret), SECRET_SECONDS])
-            return {"shown": "once, to whoever asked"}
+                return dict(secret.keep(link, held, done["secret"], session_target(held.desktop, held.input)))
         return dict(done.get("result") or {})
 
 

@@ -1,6 +1,6 @@
 """Seals a link to the key of the browser that asked for it: whoever carries the answer there cannot open it.
 
-ECDH over P-256, HKDF and AES-GCM, each as every browser has it (`web/src/pages/desktop/seal.ts`); HPKE is in none.
+ECDH over P-256, HKDF and AES-GCM, each as every browser has it (`web/src/api/seal.ts`); HPKE is in none.
 """
 
 import hashlib

@@ -25,6 +25,9 @@ SIGNED = {
     "approval-rule.remove": "Let everybody who may answer at all do so for workspace {target}",
     "retention.set": "Keep what is said with agents so long, and then delete it for good: {target}",
     "retention.remove": "Keep what is said with agents of workspace {target} as long as the site says",
+    "key.create": "Make an API key (name, scopes, workspaces, days, for which key of a browser): {target}",
+    "person.invite": "Let somebody enrol a passkey (name, role, workspaces, for which key of a browser): {target}",
+    "person.remove": "End all passkeys, sessions and links of a person: {target}",
 }
 
 

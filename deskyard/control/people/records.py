@@ -1,15 +1,21 @@
-"""Records that the host alone makes: persons, links that enrol passkeys, offers to accounts of a provider, and keys."""
+"""Records of who may what: persons, links that enrol passkeys, offers to accounts of a provider, and keys.
+
+The host makes them, and the worker those that an admin signed for: by the same statements, with the same lines of the
+audit.
+"""
 
 import secrets
+from dataclasses import dataclass
 from typing import Any
 
-import psycopg
+from psycopg.types.json import Jsonb
 
 from deskyard.control.api.caller import fresh_token
 from deskyard.control.identity.persons import verified_mail
 from deskyard.control.people import enrolment
 from deskyard.control.people.keys import Key
 from deskyard.control.people.scopes import ADMIN, ROLES, SCOPES
+from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 
 LINK_SECONDS = 30 * 60
@@ -19,8 +25,6 @@ ROLE = "operator"
 # Who signed in by a provider may have a passkey, too, and signs in with it again.
 END_LINKED = """update session set ended_at = now()
     where ended_at is null and person_id in (select person_id from identity)"""
-
-Link = psycopg.Connection[dict[str, Any]]
 
 
 def require_scopes(scopes: list[str], workspaces: list[str] | None, days: int) -> None:
@@ -35,37 +39,47 @@ def require_scopes(scopes: list[str], workspaces: list[str] | None, days: int) -
         raise ConfigError("--days", days, "is no time for a key", remedy)
 
 
-def add(link: Link, name: str, role: str | None, workspaces: list[str] | None, mail: str | None) -> tuple[str, str]:
+@dataclass(frozen=True)
+class Given:
+    """A role, which counts in these workspaces or else in all; none of both: the person stays who they are."""
+
+    role: str | None = None
+    workspaces: list[str] | None = None
+    mail: str | None = None
+
+
+def add(link: Link, giver: str, name: str, given: Given) -> tuple[str, str]:
     """Write a person down, or change what is given of one; their role, and the token of a link that enrols a passkey.
 
-    A role counts in the workspaces that are given with it, or else in all.
+    `giver` is who gives it, as the audit names them.
     """
     known = link.execute("select * from person where name = %s for update", [name]).fetchone()
     # Who is given nothing but another link stays who they are, and stays with their rule.
-    stays = known is not None and role is None and workspaces is None
-    role = role or (known["role"] if known is not None else ROLE)
-    _require_role(role, workspaces)
+    stays = known is not None and given.role is None and given.workspaces is None
+    role = given.role or (known["role"] if known is not None else ROLE)
+    _require_role(role, given.workspaces)
     if known is None:
-        query = "insert into person (id, name, role, workspaces) values (%s, %s, %s, %s) returning id"
-        row = link.execute(query, [f"pe_{secrets.token_hex(8)}", name, role, workspaces]).fetchone()
+        query = "insert into person (id, name, role, workspaces, giver) values (%s, %s, %s, %s, %s) returning id"
+        row = link.execute(query, [f"pe_{secrets.token_hex(8)}", name, role, given.workspaces, giver]).fetchone()
     elif stays:
         row = link.execute("update person set disabled_at = null where id = %s returning id", [known["id"]]).fetchone()
     else:
         query = """update person set role = %s, workspaces = %s, disabled_at = null, by_rule = false, rule = null,
-            granted_at = now() where id = %s returning id"""
-        row = link.execute(query, [role, workspaces, known["id"]]).fetchone()
+            granted_at = now(), giver = %s where id = %s returning id"""
+        row = link.execute(query, [role, given.workspaces, giver, known["id"]]).fetchone()
     assert row is not None
-    if mail is not None:
-        _offer(link, row["id"], mail)
+    if given.mail is not None:
+        _offer(link, row["id"], given.mail)
     token = fresh_token()
     link.execute(
         "insert into enrolment (token_hash, person_id, expires_at) values (%s, %s, now() + make_interval(secs => %s))",
         [enrolment.kept(enrolment.shown(token)), row["id"], LINK_SECONDS],
     )
+    note(link, giver, "person.link", name, role=role, workspaces=given.workspaces, mail=given.mail)
     return role, token
 
 
-def remove(link: Link, name: str) -> None:
+def remove(link: Link, remover: str, name: str) -> None:
     """Let a person in no more; raises `ConfigError` for nobody."""
     query = "update person set disabled_at = coalesce(disabled_at, now()) where name = %s returning id"
     row = link.execute(query, [name]).fetchone()
@@ -75,9 +89,10 @@ def remove(link: Link, name: str) -> None:
     # Their accounts at a provider stay theirs: no rule makes them somebody again.
     for table in ("passkey", "enrolment", "mail_offer"):
         link.execute(f"delete from {table} where person_id = %s".encode(), [row["id"]])
+    note(link, remover, "person.remove", name)
 
 
-def make_key(link: Link, name: str, scopes: list[str], workspaces: list[str] | None, days: int) -> Key:
+def make_key(link: Link, maker: str, name: str, scopes: list[str], workspaces: list[str] | None, days: int) -> Key:
     """Make an API key: hashes of it are kept."""
     key = Key.fresh()
     link.execute(
@@ -86,7 +101,19 @@ def make_key(link: Link, name: str, scopes: list[str], workspaces: list[str] | N
         [key.id, name, key.auth_hash, sorted(set(scopes)), workspaces, days],
     )
     link.execute("insert into key_proof (key_id, secret) values (%s, %s)", [key.id, key.proof_secret])
+    note(link, maker, "key.make", key.id, name=name, scopes=sorted(set(scopes)), workspaces=workspaces)
     return key
+
+
+def enrolment_link(origin: str, token: str) -> str:
+    """The address where a link's token enrols a passkey."""
+    return f"{origin}/enrol#{token}"
+
+
+def note(link: Link, actor: str, action: str, target: str, **detail: Any) -> None:
+    """Write a line of the audit, in the transaction of what it tells of."""
+    query = "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)"
+    link.execute(query, [actor, action, target, Jsonb(detail)])
 
 
 def _offer(link: Link, person: str, mail: str) -> None:
