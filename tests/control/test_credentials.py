@@ -238,7 +238,7 @@ REFUSED: list[tuple[str, str, Values, int, str, str]] = [
         {"role": "admin", "workspaces": None},
         422,
         "role",
-        "./inv control.person Bea Núñez --role admin",
+        "./inv control.person 'Bea Núñez' --role admin",
     ),
     ("people", INVITE, {"workspaces": ["nowhere"]}, 422, "workspaces", "GET /api/workspaces"),
     ("people", INVITE, {"name": " ada"}, 422, "name", ""),

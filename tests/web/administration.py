@@ -59,14 +59,6 @@ async def remove_webhook(request: Request, stand_in: "StandIn", _body: Any) -> R
     return Response(status_code=204)
 
 
-async def keys(request: Request, stand_in: "StandIn", _body: Any) -> Response:
-    if stand_in.estate.role != "admin":
-        return problem(403, "scope", "admin", "person:Ada may not see keys", "ask an admin for a role or key that may")
-    key: Thing = {"id": "key-1", "name": "ci", "scopes": ["desktops:read", "desktops:write"], "workspaces": ["team-01"]}
-    key |= {"createdAt": ago(days=20), "expiresAt": ago(days=-70), "lastUsedAt": ago(hours=1)}
-    return page(request, [key | {"revokedAt": stand_in.estate.revoked_at}])
-
-
 async def revoke(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
     stand_in.estate.revoked_at = ago()
     return Response(status_code=204)
@@ -104,7 +96,6 @@ ROUTES = (
     ("POST", "/api/webhooks", make_webhook),
     ("POST", "/api/webhooks/{id}/test", test_webhook),
     ("DELETE", "/api/webhooks/{id}", remove_webhook),
-    ("GET", "/api/keys", keys),
     ("DELETE", "/api/keys/{id}", revoke),
     ("GET", "/api/sessions", sessions),
     ("DELETE", "/api/sessions/{id}", end_session),

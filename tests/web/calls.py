@@ -318,23 +318,6 @@ async def fleet(_request: Request, stand_in: "StandIn", body: Any) -> Response:
     return JSONResponse({"count": len(found), "desktops": names, "operations": [] if body["dryRun"] else ["op-0"]})
 
 
-def person(name: str, role: str, **known: Any) -> Thing:
-    """A person whom the host made."""
-    fresh: Thing = {"id": name.lower(), "name": name, "role": role, "workspaces": None, "byRule": False, "rule": None}
-    fresh |= {"grantedAt": ago(days=20), "passkeys": 0, "account": None, "invitedUntil": None}
-    return {**fresh, "createdAt": ago(days=20), **known}
-
-
-async def people(request: Request, stand_in: "StandIn", _body: Any) -> Response:
-    role = stand_in.estate.role
-    ada = person("Ada", role, passkeys=1)
-    rule = {"byRule": True, "rule": "group:platform=operator@team-01", "grantedAt": ago(hours=2)}
-    bea = person("bea@example.org", "operator", workspaces=["team-01"], account="linked", **rule)
-    cas = person("Cas", "viewer", workspaces=["team-01", "team-02"], invitedUntil=ago(minutes=-20))
-    dee = person("Dee", "operator", account="offered", grantedAt=None)
-    return page(request, [ada, bea, cas, dee] if role == "admin" else [ada])
-
-
 async def audit(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
     entries: list[Thing] = [
         {
@@ -447,7 +430,6 @@ ROUTES = (
     ("GET", "/api/conversations/{id}/messages", messages),
     ("POST", "/api/conversations/{id}/interrupt", interrupt),
     ("POST", "/api/fleet/actions", fleet),
-    ("GET", "/api/people", people),
     ("GET", "/api/alert-rules", alert_rules),
     ("PUT", "/api/alert-rules", alert_rules),
     ("GET", "/api/usage", usage),

@@ -136,6 +136,11 @@ class Estate:
     said_of_alert: Thing = field(default_factory=dict)
     hooks: list[Thing] = field(default_factory=lambda: [hook("wh-1", HOOK), hook("wh-2", "mailto:ann@example.org")])
     revoked_at: str | None = None
+    # Whether there is a key that nobody made on the page; keys and persons that were, and who was removed.
+    has_key: bool = True
+    made_keys: list[Thing] = field(default_factory=list)
+    invited: list[Thing] = field(default_factory=list)
+    removed: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
     # What is wrong with the audit, if anything is.
     audit_problem: str | None = None
@@ -182,7 +187,7 @@ class Estate:
         self.workspaces[name] |= news
         self.tell("workspace", self.workspaces[name])
 
-    def operation(self, kind: str, workspace_id: str, desktop_id: str | None = None, **known: Any) -> Thing:
+    def operation(self, kind: str, workspace_id: str | None, desktop_id: str | None = None, **known: Any) -> Thing:
         """A new operation, queued, as all are told."""
         found = {
             "id": f"op-{next(self.numbers)}",

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.web import administration, calls, rules, upkeep
+from tests.web import administration, calls, credentials, rules, upkeep
 from tests.web.estate import Estate
 from tests.web.passkeys import Passkeys
 
@@ -66,12 +66,13 @@ class StandIn:
         return [body for found, where, body in self.requests if (found, where) == (method, path)]
 
     def app(self) -> Starlette:
-        routes = [
+        found = [
             Route(path, self._guarded(handler), methods=[method])
-            for method, path, handler in (*administration.ROUTES, *upkeep.ROUTES, *calls.ROUTES, *rules.ROUTES)
+            for module in (administration, credentials, upkeep, calls, rules)
+            for method, path, handler in module.ROUTES
         ]
-        routes += [Route("/api/events", self._guarded(events)), Route("/{path:path}", self._page)]
-        app = Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=self._with_headers)])
+        found += [Route("/api/events", self._guarded(events)), Route("/{path:path}", self._page)]
+        app = Starlette(routes=found, middleware=[Middleware(BaseHTTPMiddleware, dispatch=self._with_headers)])
         app.state.stand_in = self
         return app
 

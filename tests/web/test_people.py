@@ -67,7 +67,7 @@ def test_no_fault_of_accessibility_is_found_for_any_role(
     row(browser, "Ada")
     if role == "admin":
         browser.click("Change what Cas may")
-        browser.sees("The host alone says who may what")
+        browser.sees("The host alone changes what somebody may")
     browser.script(axe)
     assert browser.driver.execute_async_script(AXE) == []
     browser.script("localStorage.removeItem('theme')")
@@ -81,7 +81,7 @@ def test_what_somebody_may_fits_a_phone(browser: Browser, estate: Estate) -> Non
         browser.open("/settings")
         row(browser, "Ada")
         browser.click("Change what bea@example.org may")
-        browser.sees("The host alone says who may what")
+        browser.sees("The host alone changes what somebody may")
         for part in ("main", "dialog"):
             assert browser.script(f"return document.querySelector('{part}').scrollWidth") <= 390
     finally:

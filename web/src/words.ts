@@ -33,6 +33,9 @@ const KINDS: Record<string, string> = {
   "workspace.start": "start",
   "workspace.stop": "stop",
   "person.enrol": "enrol a passkey",
+  "person.invite": "invite a person",
+  "person.remove": "remove a person",
+  "key.create": "make a key",
 };
 
 export function kindOf(operation: { kind: string }): string {
@@ -59,7 +62,7 @@ export function capital(words: string): string {
 
 /** Whether the same can be asked for again; what was signed counts once. */
 export function canRepeat(operation: Operation): boolean {
-  const signed = /^(person\.|approval|operation\.|retention|egress\.|(desktop\.(destroy|session)|snapshot\.restore)$)/.test(operation.kind);
+  const signed = /^(person\.|key\.|approval|operation\.|retention|egress\.|(desktop\.(destroy|session)|snapshot\.restore)$)/.test(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 

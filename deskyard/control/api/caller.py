@@ -83,7 +83,7 @@ async def caller(
     header = request.headers.get("authorization")
     found = await _by_key(connection, header) if header is not None else await _by_session(connection, request)
     if found is None:
-        remedy = "sign in, or send Authorization: Bearer dyk_... (./inv control.key makes one)"
+        remedy = "sign in, or send Authorization: Bearer dyk_... (page Settings makes one)"
         raise Problem(HTTPStatus.UNAUTHORIZED, "caller", None, "is not known here", remedy)
     # What is refused to it further on is written down under its name.
     request.state.actor = found.actor

@@ -132,7 +132,7 @@ async def sign_in(request: Request, response: Response, link: Connection, asked:
         where passkey.id = %s and disabled_at is null"""
     person = await rows.row(link, query, [passkeys.credential_id(asked.credential)])
     if person is None:
-        remedy = "choose another, or let ./inv control.person make a link"
+        remedy = "choose another, or ask an admin for a link, or ./inv control.person"
         raise Problem(HTTPStatus.UNAUTHORIZED, "passkey", None, "is of nobody here", remedy)
     _passkeys(request).verify(asked.credential, challenge, bytes(person["public_key"]))
     return await signed_in(request, response, link, person)
@@ -167,7 +167,7 @@ async def _enrolling(link: Link, token: str) -> Row:
         where token_hash = %s and used_at is null and expires_at > now() and disabled_at is null"""
     person = await rows.row(link, query, [enrolment.kept(enrolment.shown(token))])
     if person is None:
-        remedy = "let ./inv control.person NAME make a new one"
+        remedy = "ask an admin for a new one, or ./inv control.person NAME"
         raise Problem(
             HTTPStatus.UNAUTHORIZED, "token", None, "is of no link, or of one that was used or is old", remedy
         )

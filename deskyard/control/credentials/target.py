@@ -5,6 +5,7 @@ can do without for long is made at the host alone.
 """
 
 import json
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,14 +48,15 @@ class NewKey:
         if unknown := sorted(set(self.scopes) - set(SCOPES)):
             raise ConfigError("scopes", unknown[0], "is no scope", f"choose of: {', '.join(_given_by_web())}")
         if ADMIN in self.scopes:
-            remedy = f"leave it out, or make the key at the host: {KEY_AT_HOST} {self.name} --scopes {ADMIN}"
+            remedy = (
+                f"leave it out, or make the key at the host: {KEY_AT_HOST} {shlex.quote(self.name)} --scopes {ADMIN}"
+            )
             raise ConfigError("scopes", ADMIN, "is given at the host alone", remedy)
         if not self.scopes:
             raise ConfigError("scopes", None, "are none", f"choose of: {', '.join(_given_by_web())}")
         if not 1 <= self.days <= MOST_DAYS:
-            remedy = (
-                f"write 1 to {MOST_DAYS}, or make the key at the host: {KEY_AT_HOST} {self.name} --days {self.days}"
-            )
+            at_host = f"{KEY_AT_HOST} {shlex.quote(self.name)} --days {self.days}"
+            remedy = f"write 1 to {MOST_DAYS}, or make the key at the host: {at_host}"
             raise ConfigError("days", self.days, "is no time for a key that is made by the web", remedy)
         _require_some(self.workspaces)
         seal.recipient(self.seal_to)
@@ -80,7 +82,8 @@ class Invitation:
         if self.role is not None:
             _require_name(self.name)
             if self.role == ADMIN:
-                remedy = f"choose another, or make an admin at the host: {PERSON_AT_HOST} {self.name} --role {ADMIN}"
+                at_host = f"{PERSON_AT_HOST} {shlex.quote(self.name)} --role {ADMIN}"
+                remedy = f"choose another, or make an admin at the host: {at_host}"
                 raise ConfigError("role", ADMIN, "is given at the host alone", remedy)
             if self.role not in ROLES:
                 raise ConfigError("role", self.role, "is no role", "choose viewer or operator")
@@ -96,7 +99,7 @@ class Invitation:
         elif found is None or not there:
             raise ConfigError("person", self.name, "is no person here", "see GET /api/people")
         elif found["role"] == ADMIN:
-            remedy = f"make it there: {PERSON_AT_HOST} {self.name}"
+            remedy = f"make it there: {PERSON_AT_HOST} {shlex.quote(self.name)}"
             raise ConfigError("person", self.name, "is an admin, whose links are made at the host alone", remedy)
 
 
@@ -118,7 +121,7 @@ class Removal:
         if by == f"person:{self.name}":
             raise ConfigError("person", self.name, "is you", "ask for that at the host")
         if found["role"] == ADMIN:
-            remedy = f"remove them there: {PERSON_AT_HOST} {self.name} --remove"
+            remedy = f"remove them there: {PERSON_AT_HOST} {shlex.quote(self.name)} --remove"
             raise ConfigError("person", self.name, "is an admin, who is removed at the host alone", remedy)
 
 

@@ -26,5 +26,5 @@ def enrol(link: Link, held: Claim, passkeys: Passkeys) -> dict[str, str]:
                 where p.id = %s and p.public_key = %s and e.token_hash = %s"""
             row = link.execute(query, [id, public_key, token]).fetchone()
     if row is None:
-        raise ConfigError("token", None, "was used, or is over", "let ./inv control.person make a new link")
+        raise ConfigError("token", None, "was used, or is over", "ask an admin for a new link, or ./inv control.person")
     return {"person": row["person_id"]}

@@ -37,6 +37,6 @@ function refused(name: string): ApiError {
     field: "passkey",
     value: name,
     reason,
-    remedy: "Try again; `./inv control.person NAME` on the host gives a link that enrols a new one",
+    remedy: "Try again; an admin gives you a link that enrols a new one (Settings, New link), or the host: `./inv control.person NAME`",
   });
 }

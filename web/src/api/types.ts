@@ -294,6 +294,7 @@ export interface Person {
   byRule: boolean;
   rule: string | null;
   grantedAt: string | null;
+  giver: string | null;
   passkeys: number;
   account: "linked" | "offered" | null;
   invitedUntil: string | null;

@@ -1,4 +1,4 @@
-// A link sealed to this page: whoever carries it here cannot open it. As deskyard/control/opening/seal.py has it.
+// A secret sealed to this page: whoever carries it here cannot open it. As deskyard/control/opening/seal.py has it.
 const CURVE = { name: "ECDH", namedCurve: "P-256" };
 const PURPOSE = new TextEncoder().encode("deskyard link\0");
 
@@ -23,11 +23,11 @@ export class Seal {
     return new Seal(written(raw), digits.slice(0, 32), pair.privateKey);
   }
 
-  /** The link that was sealed to this key for what was signed; null for anything else. */
-  async opened(sealed: Sealed, target: string): Promise<string | null> {
+  /** The field of what was sealed to this key for what was signed; null for anything else. */
+  async opened(sealed: Sealed, target: string, field: string): Promise<string | null> {
     try {
-      const { link } = JSON.parse(await this.#text(sealed, target)) as { link: unknown };
-      return typeof link === "string" ? link : null;
+      const found = (JSON.parse(await this.#text(sealed, target)) as Record<string, unknown>)[field];
+      return typeof found === "string" ? found : null;
     } catch {
       return null;
     }
