@@ -32,7 +32,7 @@ def opened(browser: Browser, estate: Estate, words: str) -> None:
 def fits(browser: Browser) -> bool:
     """Whether the dialog is within a phone's screen, or scrolls downwards in it."""
     left, right, top, wide = browser.script(PLACE)
-    return left >= 0 and right <= PHONE["width"] and top >= 0 and wide <= PHONE["width"]
+    return bool(left >= 0 and right <= PHONE["width"] and top >= 0 and wide <= PHONE["width"])
 
 
 def signed_for(server: StandIn, kind: str) -> str:
