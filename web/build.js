@@ -10,7 +10,7 @@ if (!out) {
   process.exit(2);
 }
 mkdirSync(out, { recursive: true });
-const result = await build({
+const options = {
   entryPoints: ["src/main.ts"],
   outdir: out,
   bundle: true,
@@ -22,8 +22,16 @@ const result = await build({
   legalComments: "none",
   logLevel: "warning",
   metafile: true,
+  write: false,
   plugins: [sveltePlugin({ compilerOptions: config.compilerOptions })],
-});
+};
+// What is loaded later has its program in a file of its own, but brings no sheet with it: all styles are in one.
+const result = await build({ ...options, splitting: true, chunkNames: "later-[hash]" });
+const whole = await build(options);
+const programs = result.outputFiles.filter(({ path }) => path.endsWith(".js"));
+for (const { path, contents } of [...programs, ...whole.outputFiles.filter(({ path }) => path.endsWith(".css"))]) {
+  writeFileSync(path, contents);
+}
 cpSync("src/static", out, { recursive: true });
 
 // The packages of which something is in the bundle, as the bundler saw it.
