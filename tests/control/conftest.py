@@ -9,20 +9,44 @@ import pytest
 from deskyard.control.confinement import LATE
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import Link, connect
-from tests.control.lab import CHILD, EVERYTHING, Lab, lab
+from tests.control.lab import CHILD, EVERYTHING, Lab, lab, lab_elsewhere
 from tests.control.taken import confined
+from tests.support import postgres
 from tests.support.requirements import need_root
 
 
 @pytest.fixture(scope="session")
-def whole() -> Iterator[Lab]:
+def here() -> Iterator[Lab]:
+    """Mission Control with its database on this machine.
+
+    A module whose tests have another, or several in turn, overrides `whole`: a parameter of that name would have pytest
+    make this one anew for each of its values, and again for the module that follows.
+    """
     need_root("gives processes accounts of their own")
     with lab() as found:
-        yield found
-        for name in ("web", "recorder"):
-            late = [line for line in found.log(name).splitlines() if LATE in line]
-            # Below a folder that is closed to its account, such as root's home, the process would fail there.
-            assert not late, f"{name} imports what it may not be able to read any more:\n{late}"
+        yield from _watched(found)
+
+
+@pytest.fixture(scope="session")
+def elsewhere() -> Iterator[Lab]:
+    """Another, whose database is on a server elsewhere."""
+    need_root("gives processes accounts of their own")
+    with postgres.server() as server, lab_elsewhere(server) as found:
+        yield from _watched(found)
+
+
+def _watched(found: Lab) -> Iterator[Lab]:
+    yield found
+    for name in ("web", "recorder"):
+        late = [line for line in found.log(name).splitlines() if LATE in line]
+        # Below a folder that is closed to its account, such as root's home, the process would fail there.
+        assert not late, f"{name} imports what it may not be able to read any more:\n{late}"
+
+
+@pytest.fixture(scope="session")
+def whole(here: Lab) -> Lab:
+    """The Mission Control of a test."""
+    return here
 
 
 @pytest.fixture

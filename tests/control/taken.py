@@ -2,12 +2,11 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from tests.control.lab import ACCOUNTS, TREE, WAIT_SECONDS, Lab, lab_elsewhere
-from tests.support import postgres
+from tests.control.lab import ACCOUNTS, TREE, WAIT_SECONDS, Lab
 
+# The fixtures of a Mission Control, by where its database is.
 PLACES = ["here", "elsewhere"]
 RUN_SECONDS = 2 * WAIT_SECONDS
 CONFINED = """
@@ -19,16 +18,6 @@ from deskyard.errors import DeskyardError
 confine({account!r}, network={network}, namespace={namespace})
 {body}
 """
-
-
-@contextmanager
-def placed(whole: Lab, place: str) -> Iterator[Lab]:
-    """A Mission Control whose database is in this place."""
-    if place == "here":
-        yield whole
-        return
-    with postgres.server() as server, lab_elsewhere(server) as found:
-        yield found
 
 
 def confined(mission: Lab, body: str, account: str = ACCOUNTS.web) -> str:

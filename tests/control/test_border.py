@@ -23,7 +23,7 @@ from tests.control.authenticator import Authenticator
 from tests.control.lab import ACCOUNTS, ORIGIN, WAIT_SECONDS, Lab
 from tests.control.people import Person, enrolled, link_token
 from tests.control.tab import Tab
-from tests.control.taken import PLACES, confined, placed, tried
+from tests.control.taken import PLACES, confined, tried
 
 OTHER_ROLES = (WORKER, RECORDER, IDENTITY, LINK, "mc_owner", "postgres")
 FORBIDDEN = (
@@ -159,10 +159,10 @@ FORBIDDEN = (
 
 
 @pytest.fixture(scope="module", params=PLACES)
-def whole(whole: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+def whole(request: pytest.FixtureRequest) -> Lab:
     """A Mission Control whose database is on this machine, and then elsewhere: the borders are the same."""
-    with placed(whole, request.param) as found:
-        yield found
+    found: Lab = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Which rows a role of the database may read and write, from a connection of each process's own account."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +10,7 @@ from deskyard.control.people.keys import Key
 from deskyard.control.store.cluster import IDENTITY, LINK, RECORDER, WEB, WORKER
 from deskyard.control.store.connection import connect
 from tests.control.lab import ACCOUNTS, Lab
-from tests.control.taken import PLACES, counted, placed, tried
+from tests.control.taken import PLACES, counted, tried
 
 Taken = Callable[..., str]
 LINE = "insert into audit_intake (actor, action, target, detail) values ('{}', '{}', 'x', '{{}}')"
@@ -18,10 +18,10 @@ TOGETHER = "insert into audit_intake (actor, action, target, detail) values ('ot
 
 
 @pytest.fixture(scope="module", params=PLACES)
-def whole(whole: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+def whole(request: pytest.FixtureRequest) -> Lab:
     """A Mission Control whose database is on this machine, and then elsewhere: its rows are as safe."""
-    with placed(whole, request.param) as found:
-        yield found
+    found: Lab = request.getfixturevalue(request.param)
+    return found
 
 
 def rows_by(taken: Taken, mission: Lab, role: str, account: str, statements: list[str]) -> list[object]:

@@ -1,7 +1,7 @@
 """What a taken web process sets: in whose name, as of when, and that it is in the audit; from its own connection."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -11,7 +11,7 @@ from deskyard.control.people.keys import Key
 from deskyard.control.store.cluster import OWNER, WEB, WORKER
 from deskyard.control.store.connection import connect
 from tests.control.lab import ACCOUNTS, EVERYTHING, WAIT_SECONDS, Lab
-from tests.control.taken import PLACES, counted, placed
+from tests.control.taken import PLACES, counted
 
 Taken = Callable[..., str]
 # What it may set, and the line that the database writes of it.
@@ -58,10 +58,10 @@ STAMPS = (
 
 
 @pytest.fixture(scope="module", params=PLACES)
-def whole(whole: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+def whole(request: pytest.FixtureRequest) -> Lab:
     """A Mission Control whose database is on this machine, and then elsewhere."""
-    with placed(whole, request.param) as found:
-        yield found
+    found: Lab = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture
