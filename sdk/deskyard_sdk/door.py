@@ -170,7 +170,8 @@ async def open_door(url: str, ca: str | None, session: str | Path | None = None)
         raise DesktopError("ca", str(ca), f"cannot be read ({error})", remedy) from error
     # The gateway gives sessions to its own pages, and to programs that say that they speak for it.
     own = {"Origin": origin}
-    transport = Transport(verify=tls if tls else True)
+    # Without TLS nothing is proved: to read all authorities of the machine would take longer than to connect.
+    transport = Transport(verify=tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     client = httpx.AsyncClient(headers=own, transport=transport, timeout=httpx.Timeout(30, read=None))
     try:
         if not parts.fragment:

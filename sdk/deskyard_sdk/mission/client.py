@@ -53,7 +53,9 @@ class AsyncMissionControl:
             remedy = "give its address, such as https://mission.localhost:9443"
             raise DesktopError("url", url, "is no address of Mission Control", remedy)
         try:
-            tls = ssl.create_default_context(cafile=ca) if parts.scheme == "https" else True
+            # Without TLS nothing is proved: to read all authorities of the machine would take longer than to connect.
+            bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            tls = ssl.create_default_context(cafile=ca) if parts.scheme == "https" else bare
         except (OSError, ssl.SSLError) as error:
             remedy = "give the file that Mission Control's certificate can be checked with"
             raise DesktopError("ca", str(ca), f"cannot be read ({error})", remedy) from error

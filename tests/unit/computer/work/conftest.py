@@ -18,5 +18,5 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def client(home: Path) -> Iterator[httpx.Client]:
-    with served([Work(home)]) as url, httpx.Client(base_url=url, timeout=30) as client:
+    with served([Work(home)]) as url, httpx.Client(verify=False, base_url=url, timeout=30) as client:
         yield client

@@ -208,7 +208,7 @@ def test_a_wrong_message_on_an_attached_socket_is_answered_and_the_rest_goes_on(
 
 
 def test_the_end_of_the_service_ends_what_it_started(home: Path) -> None:
-    with served([Work(home)]) as url, httpx.Client(base_url=url) as client:
+    with served([Work(home)]) as url, httpx.Client(verify=False, base_url=url) as client:
         process = start(client, "trap '' TERM HUP; sleep 600 & echo $!; wait; sleep 600")
         with attached(client, process["id"]) as socket:
             child = int(said(socket, b"\n"))
