@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.host.toolchain import locate
-from tests.support.linters import passes, passes_as_is
+from tests.support.linters import inherited, passes, passes_as_is
 
 TREE = Path(__file__).parents[2]
 SHELL_SCRIPTS = [
@@ -24,7 +24,8 @@ def test_python_is_formatted() -> None:
 
 
 def test_types_hold() -> None:
-    passes("mypy")
+    with inherited(TREE / ".mypy_cache"):
+        passes("mypy")
 
 
 def test_shell_scripts_are_sound() -> None:
@@ -63,6 +64,28 @@ def test_a_linter_is_asked_again_about_what_has_changed_or_was_found(
         with pytest.raises(AssertionError):
             looks("wrong")
         assert log.read_text() == "asked\n"
+
+
+def test_a_fresh_tree_begins_with_what_a_linter_kept_in_another_and_changes_no_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+
+    def looks(tree: str, found: str) -> str:
+        folder = tmp_path / tree / ".found"
+        with inherited(folder):
+            begun = (folder / "all").read_text() if folder.exists() else "nothing"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "all").write_text(found)
+        return begun
+
+    assert [looks(*step) for step in (("a", "1"), ("b", "2"), ("a", "3"), ("c", "4"), ("b", "5"))] == [
+        "nothing",
+        "1",
+        "1",
+        "2",
+        "2",
+    ]
 
 
 def test_packer_templates_are_formatted() -> None:

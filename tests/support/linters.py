@@ -2,11 +2,14 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from deskyard.host.lock import alone
 from deskyard.host.places import places
 from tests.support.requirements import need_programs
 
@@ -30,6 +33,32 @@ def passes_as_is(*argv: str, sources: Sequence[Path], cwd: Path = TREE, env: dic
     passes(*argv, cwd=cwd, env=env)
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.touch()
+
+
+@contextmanager
+def inherited(folder: Path) -> Iterator[None]:
+    """Let a tree that has not this folder of a linter's findings yet begin with another tree's, and leave it its own.
+
+    For a linter that compares contents, whatever the paths and dates of its sources: in a fresh clone it looks only at
+    what differs.
+    """
+    kept, is_new = places().cache / "lint" / folder.name, not folder.exists()
+    if is_new:
+        with alone(f"lint{folder.name}"):
+            if kept.exists():
+                _copy(kept, folder)
+    yield
+    if is_new and folder.exists():
+        with alone(f"lint{folder.name}"):
+            shutil.rmtree(kept, ignore_errors=True)
+            _copy(folder, kept)
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """Copy a folder whole or not at all."""
+    draft = to.with_name(f"{to.name}.{os.getpid()}")
+    shutil.copytree(folder, draft)
+    draft.rename(to)
 
 
 def _digest(argv: Sequence[str], sources: Sequence[Path]) -> str:
