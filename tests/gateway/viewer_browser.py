@@ -16,7 +16,7 @@ from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
 from tests.gateway.test_stopping import own_names
-from tests.support.browser import ALONE
+from tests.support.browser import ALONE, ONE_PROCESS
 from tests.support.requirements import need_programs
 
 PIXEL = """
@@ -43,6 +43,7 @@ def chromium() -> Iterator[Any]:
     options.binary_location = str(shutil.which("chromium"))
     for argument in (
         *ALONE,
+        *ONE_PROCESS,
         "--headless=new",
         "--no-sandbox",
         "--disable-gpu",

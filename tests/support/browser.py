@@ -20,6 +20,8 @@ from tests.support.door import Door
 
 # With these Chromium calls no server of its vendor.
 ALONE = ("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+# For tests whose pages are all of one site: without these Chromium starts a process for each visit of each page.
+ONE_PROCESS = ("--renderer-process-limit=1", "--disable-site-isolation-trials")
 SWITCHES = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", *ALONE, "--window-size=1600,1000")
 
 

@@ -14,15 +14,13 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.virtual_authenticator import VirtualAuthenticatorOptions
 
-from tests.support.browser import SWITCHES
+from tests.support.browser import ONE_PROCESS, SWITCHES
 from tests.support.requirements import need_programs
 from tests.web.browser import Browser
 from tests.web.estate import Estate
 from tests.web.stand_in import StandIn, running
 
 TREE = Path(__file__).resolve().parents[2]
-# All pages are of one site: without these Chromium starts a process for each visit of each page.
-ONE_PROCESS = ("--renderer-process-limit=1", "--disable-site-isolation-trials")
 SOURCES = ("package.json", "package-lock.json", "build.js", "svelte.config.js", "tsconfig.json")
 
 
