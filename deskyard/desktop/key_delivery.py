@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deskyard.declaration.declaration import Declared
 from deskyard.desktop import program
 from deskyard.engine import stack_secrets
-from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import CommandError, SiteError
 from deskyard.guest import keys as key_program
 from deskyard.host.at_once import at_once
@@ -16,6 +16,10 @@ from deskyard.host.progress import say
 from deskyard.plan import key_file
 from deskyard.plan.workspace import WorkspacePlan
 
+if TYPE_CHECKING:
+    # Who hands over a stack has the engine's library: to import it takes others a fifth of a second.
+    from deskyard.engine.stack import WorkspaceStack
+
 MARK = "keys-delivered"
 OUTCOMES = ("unchanged", "changed", "removed")
 
@@ -23,7 +27,7 @@ OUTCOMES = ("unchanged", "changed", "removed")
 Keys = Mapping[str, Mapping[str, str]]
 
 
-def wanted(declared: Declared, stack: WorkspaceStack) -> Keys | None:
+def wanted(declared: Declared, stack: "WorkspaceStack") -> Keys | None:
     """The keys that each desktop shall have, none being none; None if no desktop needs to be asked at all.
 
     That is a workspace without `keys` whose desktops never got any from this machine.

@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from deskyard.declaration.declaration import PROJECT
-from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.command import Result
 from deskyard.plan import key_file
 
+if TYPE_CHECKING:
+    from deskyard.engine.stack import WorkspaceStack
+
 KEYS = f"{PROJECT}:keys"
 
 
-def read_keys(stack: WorkspaceStack, names: Sequence[str]) -> dict[str, str]:
+def read_keys(stack: "WorkspaceStack", names: Sequence[str]) -> dict[str, str]:
     """The values of these keys; raises `ConfigError` for one that no file of a desktop can hold."""
     if not names:
         return {}
@@ -25,14 +28,14 @@ def read_keys(stack: WorkspaceStack, names: Sequence[str]) -> dict[str, str]:
     return {name: key_file.check(name, str(found[name])) for name in names}
 
 
-def write_key(stack: WorkspaceStack, name: str, value: str) -> None:
+def write_key(stack: "WorkspaceStack", name: str, value: str) -> None:
     """Encrypt a key into the stack file; everything else in it stays as it is."""
     key_file.check(name, value)
     stack.check_passphrase()
     _done(stack, stack.engine("config", "set", "--secret", "--path", f"{KEYS}.{name}", stdin=value), "were not written")
 
 
-def _done(stack: WorkspaceStack, answer: Result, failure: str) -> Result:
+def _done(stack: "WorkspaceStack", answer: Result, failure: str) -> Result:
     if answer.code != 0:
         reason = f"{failure}: {answer.stderr.strip()[-500:]}"
         raise ConfigError("keys", stack.name, reason, "mend the cause above, or set them again")

@@ -28,7 +28,7 @@ def test_list_of_tasks_imports_none_of_the_work() -> None:
     assert imported(f"import tasks\n{own}", ()) == []
 
 
-@pytest.mark.parametrize("module", ["access.access", "workspace.status", "life.pool.pool"])
+@pytest.mark.parametrize("module", ["access.access", "workspace.status", "life.pool.pool", "life.pool.filling"])
 def test_status_access_and_claims_import_no_engine(module: str) -> None:
     assert imported(f"import deskyard.{module}", HEAVY) == []
 
