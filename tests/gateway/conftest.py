@@ -13,6 +13,7 @@ import uvicorn
 from deskyard.computer.application import create
 from deskyard.computer.envd.part import Envd
 from deskyard.computer.work.part import Work
+from deskyard.image.build import gateway_bundle
 from tests.gateway.desktops import FakeDesktops
 from tests.gateway.support import HOSTNAME, Gateway
 from tests.support.listening import listening
@@ -32,6 +33,15 @@ def own_gateway() -> Iterator[Gateway]:
     """A running gateway that a test may break."""
     with run_gateway(Gateway()) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def viewer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages of the viewer, built as for the image."""
+    need_programs("npm", "node")
+    bundle = tmp_path_factory.mktemp("bundle") / "gateway"
+    gateway_bundle.build(bundle)
+    return bundle / "assets"
 
 
 LIVED = "127.0.1.10"

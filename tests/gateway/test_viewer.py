@@ -31,8 +31,8 @@ def talker() -> Talker:
 
 
 @pytest.fixture(scope="module")
-def viewed(tmp_path_factory: pytest.TempPathFactory, talker: Talker) -> Iterator[Gateway]:
-    with viewed_gateway(tmp_path_factory.mktemp("bundle") / "gateway", talker) as gateway:
+def viewed(viewer: Path, talker: Talker) -> Iterator[Gateway]:
+    with viewed_gateway(viewer, talker) as gateway:
         yield gateway
 
 

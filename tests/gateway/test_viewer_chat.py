@@ -1,6 +1,7 @@
 """The chat on a desktop's page in a real browser: who may drive reads and writes it; what is said there stays words."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from tests.gateway.viewer_browser import chromium, complaints, fresh, opened, te
 
 
 @pytest.fixture(scope="module")
-def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with viewed_gateway(tmp_path_factory.mktemp("bundle") / "gateway", Talker(lambda: 0)) as gateway:
+def viewed(viewer: Path) -> Iterator[Gateway]:
+    with viewed_gateway(viewer, Talker(lambda: 0)) as gateway:
         yield gateway
 
 

@@ -3,6 +3,7 @@
 import base64
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,10 +42,9 @@ class Recorded(Gateway):
 
 
 @pytest.fixture(scope="module")
-def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def viewed(viewer: Path) -> Iterator[Gateway]:
     need_programs(*NEEDED)
-    bundle = tmp_path_factory.mktemp("bundle") / "gateway"
-    with viewed_gateway(bundle, Talker(lambda: 0), Recorded) as gateway:
+    with viewed_gateway(viewer, Talker(lambda: 0), Recorded) as gateway:
         yield gateway
 
 

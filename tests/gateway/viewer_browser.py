@@ -11,7 +11,6 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-from deskyard.image.build import gateway_bundle
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.talkers import COLOUR, Talker
@@ -27,11 +26,10 @@ return Array.from(canvas.getContext("2d").getImageData(canvas.width / 2, canvas.
 
 
 @contextmanager
-def viewed_gateway(bundle: Path, talker: Talker, kind: type[Gateway] = Gateway) -> Iterator[Gateway]:
+def viewed_gateway(viewer: Path, talker: Talker, kind: type[Gateway] = Gateway) -> Iterator[Gateway]:
     """A gateway with the built viewer and desktops that can be looked at."""
-    need_programs("npm", "node", "chromium", "chromedriver")
-    gateway_bundle.build(bundle)
-    with run_gateway(kind(viewer=bundle / "assets", talk=talker, names=own_names())) as gateway:
+    need_programs("chromium", "chromedriver")
+    with run_gateway(kind(viewer=viewer, talk=talker, names=own_names())) as gateway:
         talker.terminal_port = lambda: gateway.ports["terminal"]
         yield gateway
 
