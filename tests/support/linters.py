@@ -48,7 +48,7 @@ def inherited(folder: Path) -> Iterator[None]:
             if kept.exists():
                 _copy(kept, folder)
     yield
-    if is_new and folder.exists():
+    if folder.exists() and (is_new or not kept.exists()):
         with alone(f"lint{folder.name}"):
             shutil.rmtree(kept, ignore_errors=True)
             _copy(folder, kept)
