@@ -185,7 +185,8 @@ def test_claude_finds_the_pointer_in_the_pixel_of_its_picture_where_it_put_it(de
 
 
 @pytest.mark.parametrize(
-    ("pointer", "said"), [({}, "an older one"), ({"pointer": None}, "a person wants privacy"), (FAR, "is outside")]
+    ("pointer", "said"),
+    [({}, "the service is of before"), ({"pointer": None}, "a person wants privacy"), (FAR, "is outside")],
 )
 def test_claude_reads_no_place_of_a_pointer_that_is_not_told_or_is_elsewhere(
     desktop: Desktop, monkeypatch: pytest.MonkeyPatch, pointer: dict[str, Any], said: str

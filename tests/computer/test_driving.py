@@ -72,7 +72,7 @@ def test_place_of_the_pointer_is_for_who_may_see(service: Service) -> None:
 def test_who_drives_is_told_while_a_program_has_the_server_for_itself_and_the_pointer_is_not(
     service: Service, server: XServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drive_routes, "POINTER_SECONDS", 0.1)
+    monkeypatch.setattr(drive_routes, "ANSWER_SECONDS", 0.1)
     service.did({"type": "move", "x": 11, "y": 13})
     program = XConnection(server.display)
     program.core.GrabServer()

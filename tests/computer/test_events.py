@@ -19,6 +19,7 @@ from deskyard.computer.display.events import Log
 from deskyard.computer.display.pictures import png
 from deskyard.computer.display.spaces import Rectangle
 from deskyard.computer.display.x_server import XConnection
+from deskyard.computer.problem import Problem
 from deskyard.host.places import tree
 from tests.computer.desktop import ALL, PATIENCE, Recorder, Service, XServer
 from tests.support.requirements import need_programs
@@ -164,6 +165,45 @@ def test_who_draws_all_the_time_is_looked_at_at_a_pace_unless_somebody_waits(
         draw(recorder)
         waiting.join(0.05)
     assert found[0]["event"] == "region.changed" and part.log.changes > seen
+
+
+def test_a_wait_ends_while_a_program_has_the_server_for_itself(service: Service, server: XServer) -> None:
+    program = XConnection(server.display)
+    program.core.GrabServer()
+    program.settle()
+    try:
+        changed = {"event": "region.changed", "within_ms": 50}
+        assert service.client.post("/v1/wait", json=changed).status_code == 408
+        # Nobody else draws meanwhile.
+        assert service.wait("screen.settled", quiet_ms=50)
+    finally:
+        program.close()
+    service.wait("screen.settled")
+
+
+def test_who_gives_up_makes_room(service: Service, server: XServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "ASKED", 2)
+    program = XConnection(server.display)
+    program.core.GrabServer()
+    program.settle()
+    try:
+        ears = service.part._listening()
+        busy = threading.Event()
+
+        def ask(c: XConnection) -> None:
+            busy.set()
+            c.settle()  # waits for the server
+
+        ears.call(ask)
+        assert busy.wait(PATIENCE)
+        given_up = [ears.call(lambda c: None) for _ in range(2)]
+        with pytest.raises(Problem):
+            ears.call(lambda c: None)
+        assert all(call.cancel() for call in given_up)
+        kept = ears.call(lambda c: "answered")
+    finally:
+        program.close()
+    assert kept.result(PATIENCE) == "answered"
 
 
 def test_events_are_told_again_to_who_comes_back(service: Service, recorder: Recorder) -> None:

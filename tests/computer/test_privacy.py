@@ -14,9 +14,11 @@ from websockets.sync.client import connect
 from deskyard.computer.display.acting import drive_routes
 from deskyard.computer.display.events import Armed, Wait
 from deskyard.computer.display.x_server import XConnection
+from deskyard.computer.streaming.stream import Stream
+from deskyard.computer.streaming.studio import Studio
 from tests.computer.desktop import PATIENCE, Recorder, Service
 from tests.computer.test_recording import near, recorded, shown, state, written_until
-from tests.computer.test_streams import paint, screen
+from tests.computer.test_streams import ASK_ALL, Plain, made, paint, screen
 
 # A neighbour of loopback stands for the gateway, as which no program of a desktop can come (Peers).
 GATEWAY = "127.0.0.2"
@@ -60,9 +62,9 @@ def armed(service: Service, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when somebody begins to wait for an event."""
     begun, arm = threading.Event(), service.part.log.arm
 
-    def arming(wait: Wait) -> Armed:
+    async def arming(wait: Wait) -> Armed:
         begun.set()
-        return arm(wait)
+        return await arm(wait)
 
     monkeypatch.setattr(service.part.log, "arm", arming)
     return begun
@@ -108,11 +110,39 @@ def test_place_of_the_pointer_that_was_seen_as_privacy_began_is_not_told(
         assert begun.wait(PATIENCE)
         return 7, 9
 
-    monkeypatch.setattr(drive_routes, "POINTER_SECONDS", PATIENCE)
+    monkeypatch.setattr(drive_routes, "ANSWER_SECONDS", PATIENCE)
     monkeypatch.setattr(service.part.privacy, "_take", take)
     monkeypatch.setattr(XConnection, "pointer", looking)
     assert service.client.get("/v1/drive").json()["pointer"] is None
     assert begun.is_set()
+
+
+def test_nothing_drawn_in_privacy_is_seen_in_a_stream_afterwards(
+    service: Service, privacy: Privacy, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paint(recorder, 0x224466)
+    streams = [made(service, window=recorder.id)]
+    taken, take = list[Stream](), Studio._take
+
+    def taking(studio: Studio, c: XConnection, stream: Stream) -> None:
+        taken.append(stream)
+        take(studio, c, stream)
+
+    monkeypatch.setattr(Studio, "_take", taking)
+    privacy.say(True)
+    paint(recorder, 0xAA0000)
+    paint(recorder, 0xBB0000)
+    assert taken == [], "nobody looks"
+    privacy.say(False)
+    paint(recorder, 0x00CC00)
+    streams.append(made(service, window=recorder.id))
+    for stream in streams:
+        viewer = Plain(service, stream)
+        viewer.line.send(ASK_ALL)
+        viewer.update()
+        assert viewer.pixels[:3] == b"\x00\xcc\x00"
+        viewer.line.close()
+        assert service.client.delete(stream["path"]).status_code == 200
 
 
 def test_gateway_alone_says_when_it_is_private(service: Service, privacy: Privacy) -> None:

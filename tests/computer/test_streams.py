@@ -314,11 +314,22 @@ def test_stream_begins_while_the_thread_of_the_last_one_ends(
     assert viewer.update() == [(0, 0, 400, 300)] and viewer.pixels[:3] == b"\x77\x55\x33"
 
 
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What the studio begins to take."""
+    found, add = list[object](), Studio.add
+
+    def adding(studio: Studio, stream: Any) -> Any:
+        found.append(stream)
+        return add(studio, stream)
+
+    monkeypatch.setattr(Studio, "add", adding)
+    return found
+
+
 def test_streams_of_the_same_are_taken_and_packed_once(
-    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    service: Service, recorder: Recorder, taken: list[object]
 ) -> None:
-    taken, take = [], Studio.add
-    monkeypatch.setattr(Studio, "add", lambda studio, stream: taken.append(stream) or take(studio, stream))
     first, second = (made(service, window=recorder.id) for _ in range(2))
     viewers = [Plain(service, stream) for stream in (first, second)]
     assert first["id"] != second["id"] and len(taken) == 1
@@ -340,11 +351,26 @@ def test_streams_of_the_same_are_taken_and_packed_once(
     assert len(taken) == 2
 
 
-def test_streams_of_something_else_are_others(
-    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken, take = [], Studio.add
-    monkeypatch.setattr(Studio, "add", lambda studio, stream: taken.append(stream) or take(studio, stream))
+def test_stream_that_is_joined_is_looked_at_anew(service: Service, recorder: Recorder) -> None:
+    before = service.last()
+    window = Recorder(service.part._display)
+    service.wait("window.appeared", match={"id": window.id}, after=before)
+    paint(window, 0x112233)
+    first = made(service, window=window.id)
+    paint(window, 0x445566)
+    second = made(service, window=window.id)
+    for stream in (first, second):
+        viewer = Plain(service, stream)
+        viewer.line.send(ASK_ALL)
+        viewer.update()
+        assert viewer.pixels[:3] == b"\x66\x55\x44", "the first picture is of now, not of when somebody last looked"
+        viewer.line.close()
+    window.close()
+    answer = service.client.post("/v1/streams", json={"window": window.id})
+    assert (answer.status_code, answer.json()["error"]) == (404, "window")
+
+
+def test_streams_of_something_else_are_others(service: Service, recorder: Recorder, taken: list[object]) -> None:
     for what in ({}, {"region": [0, 0, 64, 64]}, {"region": [0, 0, 64, 65]}, {"window": recorder.id}):
         made(service, **what)
     assert len(taken) == 4

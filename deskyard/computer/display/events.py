@@ -108,7 +108,7 @@ def read_wait(fields: Fields, who: Caller) -> Wait:
     return Wait(kind, within, match, where, quiet, after)
 
 
-async def _nothing() -> None:
+async def _nothing(seconds: float) -> None:
     """Where nobody looks at a screen there is nothing to write down."""
 
 
@@ -132,8 +132,8 @@ class Log:
         self.changes = 0
         self.listeners: list[Callable[[dict[str, Any]], None]] = []  # hear each event in the thread that tells it
         self.hidden = False  # while a person wants privacy: what happens on the screen is not kept, and never told
-        # Writes down what was drawn so far, which is otherwise done at a pace.
-        self.look: Callable[[], Awaitable[None]] = _nothing
+        # Writes down what was drawn so far, within about so many seconds; else that is done at a pace.
+        self.look: Callable[[float], Awaitable[None]] = _nothing
         # Waits that are no events of their own: they are over when something is so.
         self.conditions: dict[str, Callable[[Wait], Awaitable[dict[str, Any]]]] = {}
 
@@ -210,7 +210,7 @@ class Log:
     async def arm(self, wait: Wait) -> Armed:
         """Have the wait count from now on, or from the event that it names; what was drawn before is no change."""
         if wait.kind == CHANGED:
-            await self.look()
+            await self.look(wait.within)
         with self._lock:
             return Armed(wait, self.last if wait.after is None else wait.after, self.changes, time.monotonic())
 
@@ -242,7 +242,7 @@ class Log:
         deadline = time.monotonic() + armed.wait.within
         with self._woken(by_drawing=armed.wait.kind in OF_DRAWING) as news:
             if armed.wait.kind in OF_DRAWING:
-                await self.look()  # at what was drawn before it was known that somebody waits
+                await self.look(armed.wait.within)  # at what was drawn before it was known that somebody waits
             while True:
                 news.clear()
                 found, again = self._found(armed)

@@ -35,7 +35,7 @@ from deskyard.computer.display.eyes import Eyes, Picture
 from deskyard.computer.display.feed import Feed
 from deskyard.computer.display.pictures import Wanted, wanted
 from deskyard.computer.display.spaces import Rectangle, Shots, Spaces
-from deskyard.computer.display.watcher import UNANSWERED, Watcher
+from deskyard.computer.display.watcher import ANSWER_SECONDS, SOON_SECONDS, UNANSWERED, Watcher
 from deskyard.computer.display.window_routes import WindowRoutes
 from deskyard.computer.display.x_server import Line
 from deskyard.computer.fields import Fields, body, query
@@ -242,10 +242,11 @@ class Display:
         assert self._watcher is not None
         return self._watcher
 
-    async def _look_at_drawing(self) -> None:
+    async def _look_at_drawing(self, seconds: float) -> None:
         watcher = self._listening()
         with contextlib.suppress(*UNANSWERED):  # without a screen nothing is drawn
-            await asyncio.wrap_future(watcher.call(watcher.look_at_drawing))
+            async with asyncio.timeout(min(max(seconds, SOON_SECONDS), ANSWER_SECONDS)):
+                await asyncio.wrap_future(watcher.call(watcher.look_at_drawing))
 
     def _paste(self, text: str, keys: tuple[int, ...]) -> None:
         watcher = self._listening()

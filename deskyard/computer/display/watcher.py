@@ -1,10 +1,10 @@
 """The thread that hears the X server: windows, focus, what is drawn, the clipboard, and whether a person acts."""
 
 import os
-import queue
 import select
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -42,7 +42,11 @@ PERSONS = {
 }
 ASKED = 256  # how many calls may wait for the thread
 # How a call ends that the X server does not answer.
-UNANSWERED = (Problem, ScreenGone, queue.Full, *REFUSED)
+UNANSWERED = (Problem, ScreenGone, TimeoutError, *REFUSED)
+# A program may hold the X server for itself: whoever can do without its answer does, after so long.
+ANSWER_SECONDS, SOON_SECONDS = 3.0, 0.5
+
+Call = tuple[Callable[[XConnection], Any], "Future[Any]"]
 
 
 class Watcher:
@@ -52,7 +56,8 @@ class Watcher:
         self._display = display
         self._log = log
         self._drive = drive
-        self._calls: queue.Queue[tuple[Callable[[XConnection], Any], Future[Any]]] = queue.Queue(ASKED)
+        self._calls: deque[Call] = deque()
+        self._lock = threading.Lock()  # of the calls
         self._wake_out, self._wake_in = os.pipe()
         self._stopping = threading.Event()
         self.ready = threading.Event()
@@ -77,11 +82,17 @@ class Watcher:
         self._thread.join(10)
 
     def call(self, function: Callable[[XConnection], Any]) -> "Future[Any]":
-        """Have the thread do something on its connection."""
+        """Have the thread do something on its connection; raises `Problem` where it is gone, or has too much to do."""
         future: Future[Any] = Future()
         if not self.ready.is_set():
             raise gone(self._display)
-        self._calls.put_nowait((function, future))
+        with self._lock:
+            if len(self._calls) >= ASKED:
+                # A program may hold the server for itself; whoever asked may wait no more.
+                self._calls = deque(call for call in self._calls if not call[1].cancelled())
+            if len(self._calls) >= ASKED:
+                raise gone(self._display)
+            self._calls.append((function, future))
         os.write(self._wake_in, b"x")
         return future
 
@@ -107,8 +118,8 @@ class Watcher:
             self._known = {}
             self._drive.held = []
             self._log.tell("screen.gone", {})
-        while not self._calls.empty():
-            _, future = self._calls.get_nowait()
+        while (call := self._next_call()) is not None:
+            _, future = call
             if future.set_running_or_notify_cancel():
                 future.set_exception(gone(self._display))
         self.clipboard.forget(gone(self._display))
@@ -196,9 +207,13 @@ class Watcher:
         if self._c is not None:
             lift(self._c, releases)
 
+    def _next_call(self) -> "Call | None":
+        with self._lock:
+            return self._calls.popleft() if self._calls else None
+
     def _take_calls(self, c: XConnection) -> None:
-        while not self._calls.empty():
-            function, future = self._calls.get_nowait()
+        while (call := self._next_call()) is not None:
+            function, future = call
             if not future.set_running_or_notify_cancel():
                 continue  # whoever asked waits no more
             try:

@@ -67,10 +67,10 @@ class Frame:
                     if shown:
                         self._mark(_within(shown.place, self.place))
 
-    def commit(self) -> bool:
-        """Make what changed since the last time the frame of the next number; whether there was anything."""
+    def commit(self, *, anew: bool = False) -> bool:
+        """Make what changed since the last time the frame of the next number, `anew` also nothing; whether it is."""
         with self.lock:
-            changed, self._changed = self._changed, False
+            changed, self._changed = self._changed or anew, False
             self.number += changed
             return changed
 

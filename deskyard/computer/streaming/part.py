@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -119,22 +119,24 @@ class Streaming:
         """A channel of its own to what all that asked for the same look at."""
         key = str(sorted(about.items()))
         self._alive()
-        shared = self._shared.get(key)
-        if shared is None:
-            stream = self._stream_of(about, scene)
-            shared = self._shared[key] = Shared(stream, asyncio.ensure_future(self._begin(stream)))
-        channel = Channel(shared.stream)
-        shared.stream.audience.append(channel)
+        before = self._shared.get(key)
+        stream = before.stream if before else self._stream_of(about, scene)
+        shared = before or Shared(stream, asyncio.ensure_future(self._answered(stream, self._studio.add(stream))))
+        self._shared[key] = shared
+        channel = Channel(stream)
+        stream.audience.append(channel)
         self._channels[channel.id] = channel
         try:
             await asyncio.shield(shared.begun)
+            if before:
+                # It may be over, and nobody was told yet.
+                await self._answered(stream, self._studio.renew(stream))
         except BaseException as error:
             self._channels.pop(channel.id, None)
             # What was refused never began; what somebody did not wait for may begin yet.
             if self._is_last(channel) and not isinstance(error, Problem):
-                self._studio.remove(channel.stream, DELETED)
+                self._studio.remove(stream, DELETED)
             raise
-        shared.stream.want()  # what was taken last may be old, where nobody looked
         return channel
 
     async def _leave(self, channel: Channel, reason: str) -> None:
@@ -161,7 +163,7 @@ class Streaming:
         """
         stream = self._stream_of({"kind": "screen"}, ScreenScene(None), between)
         try:
-            await self._begin(stream)
+            await self._answered(stream, self._studio.add(stream))
         except asyncio.CancelledError:
             self._studio.remove(stream, DELETED)
             raise
@@ -176,14 +178,15 @@ class Streaming:
         loop = asyncio.get_running_loop()
         return Stream(about, scene, self._budget, self._packing, loop, between)
 
-    async def _begin(self, stream: Stream) -> None:
+    async def _answered(self, stream: Stream, asked: "Future[None]") -> None:
+        """Wait for the studio; raises `Problem` where there is nothing to look at."""
         try:
             # The studio answers in any case: who does not wait any more must not take the answer away.
-            await asyncio.shield(asyncio.wrap_future(self._studio.add(stream)))
-        except Gone as error:
-            reason, remedy = "is no window any more", "take an id of GET /v1/windows"
-            raise Problem(HTTPStatus.NOT_FOUND, "window", stream.about.get("window"), reason, remedy) from error
-        except (ScreenGone, *REFUSED) as error:
+            await asyncio.shield(asyncio.wrap_future(asked))
+        except (Gone, ScreenGone, *REFUSED) as error:
+            if isinstance(error, Gone) and "window" in stream.about:
+                reason, remedy = "is no window any more", "take an id of GET /v1/windows"
+                raise Problem(HTTPStatus.NOT_FOUND, "window", stream.about["window"], reason, remedy) from error
             raise gone(self._display) from error
 
     async def _make_room(self) -> None:

@@ -45,6 +45,7 @@ class Stream:
     frame: Frame = field(default_factory=Frame)
     over: str = ""  # why it ended
     wanted: bool = False  # somebody waits for a frame; set here, taken back by the studio
+    anew: bool = False  # somebody waits for a frame of now, whatever was drawn; set and taken back as `wanted` is
     dirty: bool = True  # there is something new to take; of the studio
     due: float = 0.0  # when the next frame may be taken; of the studio
     viewers: int = 0
@@ -83,6 +84,12 @@ class Stream:
             self._news.discard(news)
             self.viewers -= 1
             self.ask()
+
+    def renew(self) -> int:
+        """Have a frame taken now; the number that it is after."""
+        self.anew = True
+        self.ask()
+        return self.frame.number
 
     def want(self) -> None:
         """Have the next frame taken as soon as something is drawn; the news is told."""

@@ -62,6 +62,21 @@ class Studio:
 
         return self._call(begin)
 
+    def renew(self, stream: Stream) -> "Future[None]":
+        """Bring a stream that is there up to now; done when its frame is, failed with `Gone` if it ended."""
+
+        def look(c: XConnection) -> None:
+            self._take_events(c)  # what became of it since
+            if stream not in self._streams:
+                raise Gone(stream.over)
+            try:
+                self._take(c, stream)
+            except Gone as error:
+                self._finish(c, stream, str(error))
+                raise
+
+        return self._call(look)
+
     def remove(self, stream: Stream, reason: str) -> "Future[None]":
         """End a stream."""
 
@@ -206,7 +221,8 @@ class Studio:
         wait = FOREVER
         for stream in sorted(self._streams, key=lambda stream: stream.due):
             stream.dirty = stream.dirty or moved
-            if not (stream.wanted and stream.dirty):
+            # Where nobody looks nothing is taken: a person may want privacy, and nothing of that is kept for later.
+            if not stream.viewers or not (stream.anew or (stream.wanted and stream.dirty)):
                 continue
             left = max(stream.due - time.monotonic(), self._budget.wait())
             if left > 0:
@@ -225,11 +241,11 @@ class Studio:
             stream.dirty = True
 
     def _take(self, c: XConnection, stream: Stream) -> None:
-        stream.dirty = False
+        anew, stream.anew, stream.dirty = stream.anew, False, False
         stream.due = time.monotonic() + max(self._between, stream.between)
         self._budget.spend(stream.scene.take(c, self._pixels, stream.frame))
         stream.frame.point(look_at_pointer(c))
-        if stream.frame.commit():
+        if stream.frame.commit(anew=anew):
             stream.wanted = False
             stream.tell()
 

@@ -25,6 +25,7 @@ class Viewer:
         self._hearing = rfb.Hearing()
         self._size = self._stream.frame.size
         self._seen = 0
+        self._before = 0  # frames up to this number are not for this viewer
         self._is_open = False
         self._has_packed = False  # zlib's header of ZRLE was sent
 
@@ -33,6 +34,8 @@ class Viewer:
         asked = self._socket.scope.get("subprotocols") or []
         await self._socket.accept(PROTOCOL if PROTOCOL in asked else None)
         with self._channel.watch() as news:
+            # What was taken last may be of a time in which this viewer might not look, or of a person's privacy.
+            self._before = self._stream.renew()
             tasks = [
                 asyncio.ensure_future(self._hear(news)),
                 asyncio.ensure_future(self._send(news)),
@@ -78,10 +81,11 @@ class Viewer:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             while not self._channel.over:
                 news.clear()
-                since = 0 if asked.anew else self._seen
-                if self._is_open and asked.waits and self._stream.frame.number > since:
+                if self._is_open and asked.waits and asked.anew:
                     asked.anew = False
-                    await self._answer(await self._stream.update(since, asked.form, self._size))
+                    self._seen, self._before = 0, self._stream.renew()
+                if self._is_open and asked.waits and self._stream.frame.number > max(self._seen, self._before):
+                    await self._answer(await self._stream.update(self._seen, asked.form, self._size))
                     continue
                 if self._is_open and asked.waits:
                     self._stream.want()

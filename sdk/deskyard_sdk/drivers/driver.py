@@ -84,7 +84,7 @@ class AsyncDriver:
         """The pixel of the picture that was seen last in which the pointer is now; raises `DesktopError` if in none."""
         seen, at = await self.seen(), await self._desktop.pointer()
         if at is None:
-            reason = "is not shown: a person wants privacy, or the desktop's service is an older one"
+            reason = "is not told: a person wants privacy, the screen is busy, or the service is of before"
             raise wrong("pointer", None, reason, "look at a picture, where it is painted in")
         x, y, width, height = seen.region
         # A pixel's middle, as for what is done in a pixel of the picture: it is found again where it was put.

@@ -14,15 +14,13 @@ from deskyard.computer.answers.screen import Driver, Driving, Pixel
 from deskyard.computer.caller import Caller, caller
 from deskyard.computer.display.acting.drive import Drive, Release
 from deskyard.computer.display.events import Log
-from deskyard.computer.display.watcher import UNANSWERED
+from deskyard.computer.display.watcher import ANSWER_SECONDS, UNANSWERED
 from deskyard.computer.display.x_server import XConnection
 from deskyard.computer.fields import body
 from deskyard.computer.peers import is_roots
 from deskyard.computer.privacy import Privacy
 from deskyard.computer.problem import Problem
 from deskyard.wire.computer import ACT, SEE
-
-POINTER_SECONDS = 1.0  # a program may hold the X server for itself: who drives is answered all the same
 
 
 class Listener(Protocol):
@@ -88,9 +86,9 @@ class DriveRoutes:
         privacy = self._screen.privacy
         times = privacy.times
         try:
-            async with asyncio.timeout(POINTER_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 at = await asyncio.wrap_future(self._listener().call(XConnection.pointer))
-        except (TimeoutError, *UNANSWERED):
+        except UNANSWERED:
             return None
         # Privacy may have begun meanwhile, and be over again.
         if at is None or privacy.is_on or times != privacy.times:
