@@ -53,7 +53,9 @@ TAKEN: list[tuple[Callable[[Document], Any], str]] = [
     (lambda d: form(d, "NewDesktop")["properties"]["tier"].update(maxLength=9), "has maxLength 9 now, and had 40"),
     (lambda d: form(d, "NewDesktop")["properties"]["tier"].update(pattern="x"), "has the pattern x now"),
     (
-        lambda d: form(d, "FleetAction")["properties"]["action"].update(enum=["start", "freeze", "thaw"]),
+        lambda d: form(d, "FleetAction")["properties"]["action"].update(
+            enum=["start", "pause", "resume", "freeze", "thaw"]
+        ),
         "takes no stop, restart any more",
     ),
     (lambda d: call(d, "/api/desktops", "post")["responses"].pop("202"), "does not answer 202 any more"),
@@ -79,7 +81,7 @@ def test_what_is_taken_away_is_named(change: Callable[[Document], Any], says: st
         lambda d: form(d, "Desktop")["properties"].update(colour={"type": "string"}),
         lambda d: form(d, "NewDesktop")["properties"].update(colour={"type": "string"}),
         lambda d: form(d, "NewDesktop")["properties"]["tier"].update(maxLength=400),
-        lambda d: form(d, "FleetAction")["properties"]["action"]["enum"].append("pause"),
+        lambda d: form(d, "FleetAction")["properties"]["action"]["enum"].append("polish"),
         lambda d: form(d, "Operation")["properties"]["state"]["enum"].append("resting"),
         lambda d: call(d, "/api/desktops")["parameters"].append({"in": "query", "name": "colour", "schema": {}}),
     ],

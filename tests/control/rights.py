@@ -46,7 +46,9 @@ POST /api/alerts/{id}/silence
 POST /api/desktops
 POST /api/desktops/{id}/backups
 POST /api/desktops/{id}/freeze
+POST /api/desktops/{id}/pause
 POST /api/desktops/{id}/restart
+POST /api/desktops/{id}/resume
 POST /api/desktops/{id}/session
 POST /api/desktops/{id}/snapshots
 POST /api/desktops/{id}/start

@@ -135,7 +135,8 @@ def test_a_worker_that_is_killed_behind_the_claim_gives_the_same_desktop(bench: 
 def test_what_is_kept_alone_is_refused_for_a_desktop_that_is_for_a_task(bench: Bench, owner: httpx.Client) -> None:
     done(owner)
     for method, path, body in (
-        *(("POST", f"/api/desktops/lab.s1/{verb}", None) for verb in ("start", "stop", "restart", "freeze", "thaw")),
+        *(("POST", f"/api/desktops/lab.s1/{verb}", None) for verb in ("start", "stop", "restart", "pause", "resume")),
+        *(("POST", f"/api/desktops/lab.s1/{verb}", None) for verb in ("freeze", "thaw")),
         ("POST", "/api/desktops/lab.s1/destroy", None),
         ("POST", "/api/desktops/lab.s1/snapshots", {"name": "before"}),
         ("POST", "/api/desktops/lab.s1/snapshots/before/restore", None),

@@ -189,6 +189,25 @@ def test_a_desktop_is_stopped_and_started(browser: Browser, estate: Estate, serv
     browser.wait("it is told", lambda: f"{DESK} is stopped" in browser.script("return document.body.textContent"))
 
 
+def test_a_desktop_is_paused_after_a_question_and_goes_on_without(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.click("Pause")
+    browser.sees("It halts as it is, with all that runs on it")
+    assert server.asked("POST", f"/api/desktops/{DESK}/pause") == []
+    browser.find("dialog input[type=checkbox]").click()
+    browser.find("dialog .primary").click()
+    browser.sees("pause: place 1 in the queue")
+    assert server.asked("POST", f"/api/desktops/{DESK}/pause") == [{"toDisk": True}]
+    estate.advance(next(iter(estate.operations)), state="done", endedAt=ago())
+    estate.change(DESK, state="paused", wanted="paused")
+    browser.click("Resume")
+    browser.sees("resume: place 1 in the queue")
+    assert server.asked("POST", f"/api/desktops/{DESK}/resume") == [{}]
+
+
 def test_start_that_is_over_before_its_answer_is_read_is_over(
     browser: Browser, estate: Estate, server: StandIn
 ) -> None:

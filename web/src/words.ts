@@ -8,6 +8,8 @@ const KINDS: Record<string, string> = {
   "desktop.start": "start",
   "desktop.stop": "stop",
   "desktop.restart": "restart",
+  "desktop.pause": "pause",
+  "desktop.resume": "resume",
   "desktop.freeze": "stop the agent",
   "desktop.thaw": "let the agent go on",
   "desktop.destroy": "destroy",

@@ -6,12 +6,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Query
 
 from deskyard.control.api import rows
-from deskyard.control.api.admission import Asked, Once, Repeat, Wanted
+from deskyard.control.api.admission import Asked, Once, Repeat, Wanted, known
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.chat import send, store
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.conversations import Said, Sent
-from deskyard.control.api.forms.desktops import Desktop, DesktopState, Force, NewDesktop, Selector, SessionWanted
+from deskyard.control.api.forms.desktops import (
+    Desktop,
+    DesktopState,
+    Force,
+    NewDesktop,
+    Pause,
+    Selector,
+    SessionWanted,
+)
 from deskyard.control.api.forms.signing import Destroy
 from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.people import proof_of
@@ -125,6 +133,18 @@ async def restart(asked: Asked, who: Writer, id: str, how: Annotated[Force | Non
     return await _power(asked, who, "restart", id, {"force": bool(how and how.force)})
 
 
+@router.post("/desktops/{id}/pause", status_code=HTTPStatus.ACCEPTED)
+async def pause(asked: Asked, who: Writer, id: str, how: Annotated[Pause | None, Body()] = None) -> Operation:
+    """Halt a desktop as it is, with all that runs in it; with `toDisk` its memory is free on the host."""
+    return await _power(asked, who, "pause", id, {"to_disk": bool(how and how.to_disk)})
+
+
+@router.post("/desktops/{id}/resume", status_code=HTTPStatus.ACCEPTED)
+async def resume(asked: Asked, who: Writer, id: str) -> Operation:
+    """Let a paused desktop go on where it was halted, with its clock set right, until its routes answer."""
+    return await _power(asked, who, "resume", id, {})
+
+
 @router.post("/desktops/{id}/freeze", status_code=HTTPStatus.ACCEPTED)
 async def freeze(asked: Asked, who: Writer, id: str) -> Operation:
     """Halt what a desktop's agent runs, at once, before other work; a person still sees the screen and types."""
@@ -167,6 +187,7 @@ async def session(asked: Asked, who: Writer, id: str, how: Annotated[SessionWant
 
     async def make() -> Wanted:
         found = await require(asked.link, who, id)
+        await _require_going_on(asked.link, found)
         chosen = how or SessionWanted()
         if chosen.scopes is not None and chosen.mode != "agent":
             remedy = 'leave them out, or ask for the mode "agent"'
@@ -188,7 +209,10 @@ async def session(asked: Asked, who: Writer, id: str, how: Annotated[SessionWant
 @router.post("/desktops/{id}/chat", status_code=HTTPStatus.ACCEPTED)
 async def chat(link: Connection, who: Annotated[Caller, Depends(may(CHAT))], once: Once, id: str, said: Said) -> Sent:
     """Store a message for a desktop's agent and deliver it; the same conversation goes on if it is named."""
-    await require(link, who, id)
+    found = await require(link, who, id)
+    # What was stored before is answered as it was then.
+    if await known(link, who, once) is None:
+        await _require_going_on(link, found)
     return await send(link, who, once, id, said)
 
 
@@ -220,6 +244,18 @@ async def require_workspace(link: Link, who: Caller, name: str) -> Row:
     if found is None or not who.sees(name):
         raise unknown("workspaceId", name, "see GET /api/workspaces; a workspace is declared in its stack file")
     return found
+
+
+async def _require_going_on(link: Link, found: Row) -> None:
+    """Raise a 409 for a desktop that is paused: nobody there would answer."""
+    if found["state"] != "paused":
+        return
+    # It may go on by now: how it is, is seen a moment later.
+    query = """select 1 from operation where desktop_id = %s and state = 'done' and ended_at > %s
+        and kind in ('desktop.resume', 'desktop.start', 'desktop.restart')"""
+    if await rows.row(link, query, [found["id"], found["state_at"]]) is None:
+        remedy = f"let it go on: POST /api/desktops/{found['id']}/resume, or ./inv desktop.resume at its host"
+        raise Problem(HTTPStatus.CONFLICT, "desktop", found["id"], "is paused", remedy)
 
 
 async def _power(asked: Asked, who: Caller, verb: str, id: str, values: dict[str, Any]) -> Operation:

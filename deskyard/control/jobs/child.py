@@ -17,6 +17,7 @@ from deskyard.control.confinement import die_with_parent
 from deskyard.control.halting.job import job as halt
 from deskyard.control.halting.kinds import KINDS as HALTING
 from deskyard.control.jobs.target import desktop_target
+from deskyard.control.machines.jobs import JOBS as MACHINES
 from deskyard.control.tasks.jobs import JOBS as TASKS
 from deskyard.control.upkeep.jobs import JOBS as UPKEEP
 from deskyard.errors import DeskyardError
@@ -210,6 +211,7 @@ JOBS: dict[str, Job] = {
     "approval.decide": _decide,
     "desktop.chat": _chat,
     **{f"workspace.{verb}": _workspace(verb) for verb in ("up", "start", "stop")},
+    **MACHINES,
     **UPKEEP,
     **TASKS,
 }

@@ -129,6 +129,14 @@ class AsyncMissionControl:
         """Shut a desktop down and start it again."""
         return await self._long(f"/desktops/{id}/restart", {"force": force})
 
+    async def pause(self, id: str, to_disk: bool = False) -> Operation:
+        """Halt a desktop as it is, with all that runs in it; with `to_disk` its memory is free on its host."""
+        return await self._long(f"/desktops/{id}/pause", {"toDisk": to_disk})
+
+    async def resume(self, id: str) -> Operation:
+        """Let a paused desktop go on where it was halted."""
+        return await self._long(f"/desktops/{id}/resume")
+
     async def freeze(self, id: str) -> Operation:
         """Halt what a desktop's agent runs, at once; a person still sees the screen and types."""
         return await self._long(f"/desktops/{id}/freeze")
@@ -158,7 +166,10 @@ class AsyncMissionControl:
     async def fleet(
         self, action: str, selector: Mapping[str, Any], expected_count: int = 0, dry_run: bool = False
     ) -> Fleet:
-        """Start, stop, restart, freeze or thaw all desktops of a selection, if they are as many as a dry run found."""
+        """Do the same with all desktops of a selection, if they are as many as a dry run found.
+
+        `action` is start, stop, restart, pause, resume, freeze or thaw.
+        """
         wanted = {"action": action, "selector": dict(selector), "expectedCount": expected_count, "dryRun": dry_run}
         return cast(Fleet, await self._post("/fleet/actions", wanted))
 

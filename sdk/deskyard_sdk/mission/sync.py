@@ -40,6 +40,8 @@ class MissionControl:
     start = waits(AsyncMissionControl.start)
     stop = waits(AsyncMissionControl.stop)
     restart = waits(AsyncMissionControl.restart)
+    pause = waits(AsyncMissionControl.pause)
+    resume = waits(AsyncMissionControl.resume)
     freeze = waits(AsyncMissionControl.freeze)
     thaw = waits(AsyncMissionControl.thaw)
     destroy = waits(AsyncMissionControl.destroy)

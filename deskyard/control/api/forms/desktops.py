@@ -79,6 +79,12 @@ class Force(Form):
     force: StrictBool = Field(False, description="Pull the plug: what programs have not written is lost.")
 
 
+class Pause(Form):
+    """How a machine is halted."""
+
+    to_disk: StrictBool = Field(False, description="Write its memory to disk, which frees it on the host.")
+
+
 class SessionWanted(Form):
     """How a desktop is to be opened."""
 
@@ -145,7 +151,7 @@ class Selector(Form):
 class FleetAction(Form):
     """The same for many desktops."""
 
-    action: Literal["start", "stop", "restart", "freeze", "thaw"]
+    action: Literal["start", "stop", "restart", "pause", "resume", "freeze", "thaw"]
     selector: Selector
     expected_count: StrictInt = Field(ge=0, description="How many the caller saw: another number is refused.")
     dry_run: StrictBool = False

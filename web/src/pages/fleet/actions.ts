@@ -11,6 +11,12 @@ export const ACTIONS: Record<string, Action> = {
   start: { verb: "Start", of: (desktops) => `Start ${desktops}`, means: "" },
   stop: { verb: "Stop", of: (desktops) => `Stop ${desktops}`, means: ENDS },
   restart: { verb: "Restart", of: (desktops) => `Restart ${desktops}`, means: ENDS },
+  pause: {
+    verb: "Pause",
+    of: (desktops) => `Pause ${desktops}`,
+    means: "Each halts as it is, with all that runs on it, and keeps the memory of its host. Nobody there answers until it goes on.",
+  },
+  resume: { verb: "Resume", of: (desktops) => `Resume ${desktops}`, means: "" },
   freeze: {
     verb: "Stop the agents at once",
     of: (desktops) => `Stop the agents of ${desktops}`,
