@@ -220,6 +220,9 @@ class Machines(Protocol):
     def delete_snapshot(self, domain: str, name: str) -> None:
         """Delete a snapshot of a machine; the others stay whole."""
 
+    def images(self) -> dict[str, str]:
+        """Of each machine that tells: the image that its system started from, as NAME-DIGEST; no guest is asked."""
+
     def system(self, domain: str) -> SystemDisk:
         """The system disk of a machine; raises `SiteError` where none can be replaced."""
 

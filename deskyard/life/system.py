@@ -12,7 +12,7 @@ from deskyard.desktop import customise_delivery, key_delivery, process_cap, prog
 from deskyard.desktop.customise_delivery import How
 from deskyard.engine.backend import SystemDisk
 from deskyard.engine.stack import WorkspaceStack
-from deskyard.errors import CommandError, SiteError
+from deskyard.errors import CommandError, ConfigError, SiteError
 from deskyard.guest import system as guest_system
 from deskyard.host.places import tree
 from deskyard.host.progress import say
@@ -55,12 +55,14 @@ class Was:
     customised: Customisation | None
 
 
-def upgrade(target: str, *, again: bool = False, packages: bool = False, dry_run: bool = False) -> dict[str, Any]:
+def upgrade(
+    target: str, *, again: bool = False, packages: bool = False, dry_run: bool = False, only: str | None = None
+) -> dict[str, Any]:
     """Give a desktop a system disk of its image as built now, and keep the one of before.
 
     It has to answer on every route and be as well as before; if not, the disk of before comes back. `again` takes the
-    same image too; `packages` installs what its owner had installed; `dry_run` only says what would be done. An
-    exchange that broke off is ended first.
+    same image too; `packages` installs what its owner had installed; `dry_run` only says what would be done. With
+    `only`, raises `ConfigError` if another image is built by now. An exchange that broke off is ended first.
     """
     machine = power.behind_gateway(target)
     declared = declaration.read(machine.plan.name)
@@ -70,6 +72,8 @@ def upgrade(target: str, *, again: bool = False, packages: bool = False, dry_run
     with machine.alone(), machine.shown():
         if not dry_run:
             exchange.end_broken()
+        if only not in (None, wanted):
+            raise ConfigError("image", only, f"is not what is built now: {wanted}", "look again, then repeat it")
         if exchange.disk.image() == wanted and not again:
             return _report(machine, wanted, wanted)
         was = exchange.look(declared, image)
@@ -214,8 +218,10 @@ class _Exchange:
         machine, after = self._machine, f"{image.name}-{image.digest}"
         self.disk.forget()
         self._journal.write(Entry(was.image, after, "staged"))
+        say(f"    {machine.name}: a disk of {after} is made beside the one of {was.image}")
         self.disk.stage(image, machine.plan.desktop(machine.name).machine.disk_gib)
         begin = time.monotonic()
+        say(f"    {machine.name}: shuts down")
         try:
             machine.machines.shut_down(machine.domain, force=False)
         except SiteError:
@@ -227,12 +233,14 @@ class _Exchange:
         self.disk.swap()
         swapped = time.monotonic()
         self._journal.write(Entry(was.image, after, "swapped"))
+        say(f"    {machine.name}: starts with {after}")
         try:
             machine.machines.start(machine.domain)
             readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
             if was.kept:
                 self._bring(was.kept)
             answers = time.monotonic()
+            say(f"    {machine.name}: its routes answer; it is compared with how it was")
             self._require_as_before(was)
         except (SiteError, CommandError) as error:
             say(f"    {after}: {error.reason.splitlines()[0]}")

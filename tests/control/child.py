@@ -102,6 +102,8 @@ def main() -> int:
     elif wanted["kind"] == "workspace.look" and (LAB / "look").exists():
         # What a test lets it find.
         tell(result={"seen": wanted["input"], **json.loads((LAB / "look").read_text())})
+    elif wanted["kind"] == "desktop.upgrade":
+        tell(result={"seen": wanted["input"], "before": "desktop-old", "after": wanted["input"]["image"]})
     else:
         held = {"shut_out": True} if name.startswith("held") else {}
         tell(result={"seen": wanted["input"], "actor": wanted["actor"], **held})

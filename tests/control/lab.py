@@ -223,6 +223,11 @@ class Lab:
                 [f"{workspace}.{name}", workspace, name, state],
             )
 
+    def images(self, *desktops: str, now: str | None = "desktop-old", newest: str | None = "desktop-new") -> None:
+        """The image that desktops run, and the one that there is for them, as the observer writes them down."""
+        query = "update desktop set image_now = %s, image_newest = %s where id = any(%s)"
+        self.link.execute(query, [now, newest, list(desktops)])
+
     def gate(self, name: str) -> Path:
         """What the double of a desktop called `name` waits for: writing into it lets it go on."""
         path = self.path / "gates" / name

@@ -54,6 +54,7 @@ POST /api/desktops/{id}/snapshots
 POST /api/desktops/{id}/start
 POST /api/desktops/{id}/stop
 POST /api/desktops/{id}/thaw
+POST /api/desktops/{id}/upgrade/preview
 POST /api/fleet/actions
 POST /api/workspaces/{id}/look
 POST /api/workspaces/{id}/tasks
@@ -64,6 +65,7 @@ POST /api/workspaces/{id}/{verb}
 DELETE /api/desktops/{id}
 POST /api/desktops/{id}/destroy
 POST /api/desktops/{id}/snapshots/{name}/restore
+POST /api/desktops/{id}/upgrade
 """,
     CHAT: """
 POST /api/conversations/{id}/interrupt

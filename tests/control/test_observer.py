@@ -171,7 +171,7 @@ def test_more_workspaces_are_followed_than_a_role_may_have_connections(
 ) -> None:
     monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=dict))
+    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=dict, images=dict))
     for number in range(WORKSPACES):
         (tmp_path / f"Pulumi.w{number}.yaml").write_text(DECLARATION.replace("10.80.1.", f"10.80.{number}."))
 
@@ -231,7 +231,7 @@ def test_a_gateway_is_told_where_its_host_has_desktops_and_again_while_it_answer
 ) -> None:
     gateway = declaration.read("lab").plan.gateway.machine.domain
     wanted = {gateway: Power.RUNNING}
-    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=lambda: wanted))
+    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=lambda: wanted, images=dict))
     ended, heard = threading.Event(), queue.Queue[tuple[str, dict[str, tuple[Stage, float]]]]()
 
     def follow(

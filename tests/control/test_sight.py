@@ -71,7 +71,7 @@ def hypervisor(mission: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "Pulumi.lab.yaml").write_text(DECLARATION)
     found = Hypervisor()
     monkeypatch.setattr("deskyard.life.events.follow", found.follow)
-    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=dict))
+    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=dict, images=dict))
     monkeypatch.setattr(observer_module, "LOOK_SECONDS", 0.05)
     observer = Observer(mission.url(WORKER))
     thread = threading.Thread(target=observer.run)

@@ -22,7 +22,7 @@ def test_an_exchanged_system_is_no_drift_and_goes_with_its_workspace(bench: Benc
     domain = plan.desktop("dev1").machine.domain
     machines = ClusterMachines(plan, site)
     disk = machines.system(domain)
-    assert disk.image() == "desktop-desktop0digest"
+    assert disk.image() == machines.images()[domain] == "desktop-desktop0digest"
     disk.stage(ImageSource("desktop", "desktop0digest", ""), plan.desktop("dev1").machine.disk_gib)
     machines.shut_down(domain, force=True)
     disk.swap()

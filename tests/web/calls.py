@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from deskyard.control.machines.target import upgrade_target
 from deskyard.control.opening import seal
 from deskyard.control.opening.target import session_target
 from deskyard.control.people.scopes import ROLES
@@ -315,7 +316,27 @@ async def fleet(_request: Request, stand_in: "StandIn", body: Any) -> Response:
         reason = f"is not what there is: {len(found)} desktops"
         return problem(409, "expectedCount", str(body["expectedCount"]), reason, "look again, then repeat it")
     names = [item["id"] for item in found]
-    return JSONResponse({"count": len(found), "desktops": names, "operations": [] if body["dryRun"] else ["op-0"]})
+    answer: Thing = {"count": len(found), "desktops": names, "operations": [] if body["dryRun"] else ["op-0"]}
+    answer |= {"upgrades": [], "skipped": [], "toSign": None}
+    if body["action"] == "upgrade":
+        answer |= _upgrades(found)
+        if not body["dryRun"] and body["intent"]["intent"]["target"] != answer["toSign"]:
+            return problem(422, "intent", "", "is for others", "sign it anew")
+    return JSONResponse(answer)
+
+
+def _upgrades(found: list[Thing]) -> Thing:
+    """The desktops of a selection for which there is another image, and the others with the reason."""
+    chosen = [item for item in found if item["upgradeTo"]]
+    left = [{"id": item["id"], "reason": f"runs {item['imageNow']} already"} for item in found if not item["upgradeTo"]]
+    images = {item["id"]: item["upgradeTo"] for item in chosen}
+    rows = [{name: item[name] for name in ("id", "imageNow", "upgradeTo")} for item in chosen]
+    return {"desktops": [*images], "upgrades": rows, "skipped": left, "toSign": upgrade_target(images)}
+
+
+async def preview(request: Request, stand_in: "StandIn", _body: Any) -> Response:
+    found = stand_in.estate.desktops[request.path_params["id"]]
+    return accepted(stand_in.estate.operation("upgrade.preview", found["workspaceId"], found["id"]))
 
 
 async def audit(request: Request, _stand_in: "StandIn", _body: Any) -> Response:
@@ -413,6 +434,7 @@ ROUTES = (
     ("GET", "/api/desktops/{id}", desktop_of),
     ("GET", "/api/desktops/{id}/timeline", timeline),
     ("DELETE", "/api/desktops/{id}", destroy),
+    ("POST", "/api/desktops/{id}/upgrade/preview", preview),
     ("POST", "/api/desktops/{id}/{action}", act),
     ("POST", "/api/intents", intents),
     ("GET", "/api/approvals", approvals),

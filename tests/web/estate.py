@@ -35,6 +35,8 @@ def desktop(workspace: str, name: str, **known: Any) -> Thing:
         "wanted": "running",
         "routes": ["desktop", "terminal"],
         "agent": "openclaw",
+        "imageNow": "agent-0123456789abcdef",
+        "upgradeTo": None,
         "operation": None,
         "generation": 1,
         "lastChatAt": None,

@@ -208,6 +208,46 @@ def test_a_desktop_is_paused_after_a_question_and_goes_on_without(
     assert server.asked("POST", f"/api/desktops/{DESK}/resume") == [{}]
 
 
+OLD, NEW = "agent-0123456789abcdef", "agent-fedcba9876543210"
+
+
+def test_an_upgrade_says_what_is_kept_and_lost_before_it_is_signed(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.sees("Stop")
+    assert "Upgrade" not in browser.text(), "there is nothing newer"
+    estate.change(DESK, upgradeTo=NEW)
+    browser.click("Upgrade…")
+    browser.sees(f"From {OLD} to {NEW}")
+    browser.sees("ask what an upgrade takes: place 1 in the queue")
+    assert not browser.find("dialog .danger").is_enabled(), "what would be lost is not known yet"
+    (asked,) = estate.operations
+    found = {"before": OLD, "after": NEW, "packages": ["htop", "tmux"], "kept": ["/etc/app/main.conf"]}
+    estate.advance(asked, state="done", endedAt=ago(), result=found)
+    browser.sees("Kept: /home, keys and address, /etc/app/main.conf.")
+    browser.sees("the host keeps that disk until the next upgrade. Packages of its owner: htop, tmux.")
+    assert server.asked("POST", f"/api/desktops/{DESK}/upgrade") == []
+    browser.find("dialog .danger").click()
+    browser.sees("upgrade: place 1 in the queue")
+    (sent,) = server.asked("POST", f"/api/desktops/{DESK}/upgrade")
+    assert (sent["image"], sent["packages"], sent["intent"]["intent"]["target"]) == (NEW, True, f"{DESK} to {NEW}")
+    assert server.asked("POST", "/api/intents") == [{"kind": "desktop.upgrade", "target": f"{DESK} to {NEW}"}]
+
+
+def test_an_upgrade_that_would_lose_something_cannot_be_signed(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.change(DESK, upgradeTo=NEW)
+    browser.open(PAGE)
+    browser.click("Upgrade…")
+    browser.sees("ask what an upgrade takes: place 1 in the queue")
+    failed = {"field": "desktop", "value": DESK, "reason": "has snapshots", "remedy": "delete them"}
+    estate.advance(next(iter(estate.operations)), state="failed", endedAt=ago(), problem=failed)
+    browser.sees("has snapshots")
+    assert not browser.find("dialog .danger").is_enabled()
+
+
 def test_start_that_is_over_before_its_answer_is_read_is_over(
     browser: Browser, estate: Estate, server: StandIn
 ) -> None:

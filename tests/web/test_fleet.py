@@ -99,6 +99,36 @@ def test_agents_of_many_are_stopped_and_the_list_says_so(browser: Browser, estat
     browser.sees("its agent stands still")
 
 
+def test_those_with_another_image_are_found_and_upgraded_by_one_signature(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=4)
+    browser.open("/")
+    browser.sees("4 desktops")
+    assert "update" not in browser.text()
+    new = "agent-fedcba9876543210"
+    for name in ("desk-1", "desk-3"):
+        estate.change(f"team-01.{name}", upgradeTo=new)
+    browser.wait("how many", lambda: "update\n2" in browser.find("[role=search]").text)
+    browser.find(f"{ROWS} input").click()
+    browser.click("Choose all")
+    browser.click("Upgrade")
+    browser.sees("Upgrade 2 desktops?")
+    browser.sees(f"team-01.desk-3 agent-0123456789abcdef to {new}")
+    browser.sees("Left out: team-01.desk-2 runs agent-0123456789abcdef already, team-01.desk-4 runs")
+    browser.find("dialog .primary").click()
+    browser.sees_no("chosen")
+    target = f"team-01.desk-1 team-01.desk-3 to {new}"
+    assert server.asked("POST", "/api/intents") == [{"kind": "desktop.upgrade", "target": target}]
+    sent = server.asked("POST", "/api/fleet/actions")[1]
+    assert (sent["expectedCount"], sent["intent"]["intent"]["target"]) == (4, target)
+    browser.click("update")
+    browser.wait("only those", lambda: names(browser) == ["team-01.desk-1", "team-01.desk-3"])
+    assert browser.path() == "/?upgrade=true"
+    estate.change("team-01.desk-3", upgradeTo=None)
+    browser.wait("what is upgraded leaves", lambda: names(browser) == ["team-01.desk-1"])
+
+
 def test_an_action_is_not_done_when_the_fleet_is_another_meanwhile(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=3)
     browser.open("/?state=ready")

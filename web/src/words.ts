@@ -10,6 +10,8 @@ const KINDS: Record<string, string> = {
   "desktop.restart": "restart",
   "desktop.pause": "pause",
   "desktop.resume": "resume",
+  "desktop.upgrade": "upgrade",
+  "upgrade.preview": "ask what an upgrade takes",
   "desktop.freeze": "stop the agent",
   "desktop.thaw": "let the agent go on",
   "desktop.destroy": "destroy",
@@ -64,7 +66,7 @@ export function capital(words: string): string {
 
 /** Whether the same can be asked for again; what was signed counts once. */
 export function canRepeat(operation: Operation): boolean {
-  const signed = /^(person\.|key\.|approval|operation\.|retention|egress\.|(desktop\.(destroy|session)|snapshot\.restore)$)/.test(operation.kind);
+  const signed = /^(person\.|key\.|approval|operation\.|retention|egress\.|(desktop\.(destroy|session|upgrade)|snapshot\.restore)$)/.test(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 

@@ -32,6 +32,7 @@ from deskyard.control.consent import calls as consent
 from deskyard.control.credentials import calls as credentials
 from deskyard.control.identity import calls as identity
 from deskyard.control.identity.door import Door
+from deskyard.control.machines import calls as machines
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.questions import calls as questions
 from deskyard.control.quotas import calls as quotas
@@ -85,6 +86,7 @@ HEADERS = {
 ROOMS: tuple[Any, ...] = (
     desktops,
     timeline,
+    machines,
     upkeep,
     tasks,
     workspaces,

@@ -45,6 +45,7 @@ def where(who: Caller, chosen: Selector) -> tuple[str, list[Any]]:
             ("d.state = %s", chosen.state),
             ("d.tier = %s", chosen.tier),
             ("position(lower(%s) in d.id) > 0", chosen.q),
+            (f"({rows.HAS_UPGRADE}) = %s", chosen.upgrade),
             ("d.id = any(%s)", chosen.ids),
         )
     )
@@ -59,11 +60,12 @@ async def listing(
     state: DesktopState | None = None,
     tier: Annotated[str | None, Query(max_length=40)] = None,
     q: Annotated[str | None, Query(max_length=80)] = None,
+    upgrade: bool | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     after: str | None = None,
 ) -> Page[Desktop]:
     """List desktops by workspace and name."""
-    chosen = Selector(workspace=workspace, state=state, tier=tier, q=q)
+    chosen = Selector(workspace=workspace, state=state, tier=tier, q=q, upgrade=upgrade)
     condition, values = where(who, chosen)
     count, counted = f"select count(*) as total from desktop d where {condition}", values
     if (start := rows.place(after, 2)) is not None:

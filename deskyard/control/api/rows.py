@@ -51,8 +51,10 @@ select o.*,
       from operation_decision d where d.operation_id = o.id) end as answers
 from operation o
 """
-DESKTOP = """
-select d.*,
+# Of what is not known, it is not said.
+HAS_UPGRADE = "d.lifetime = 'kept' and coalesce(d.image_now <> d.image_newest, false)"
+DESKTOP = f"""
+select d.*, case when {HAS_UPGRADE} then d.image_newest end as upgrade_to,
   (select o.id from operation o where o.desktop_id = d.id and o.state in ('queued', 'running', 'waiting')
     order by o.state = 'running' desc, o.state = 'queued' desc, o.created_at limit 1) as operation_id,
   (select max(last_at) from conversation c where c.desktop_id = d.id) as last_chat_at

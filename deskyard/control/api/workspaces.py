@@ -7,14 +7,15 @@ from fastapi import APIRouter, Depends, Response
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Once, Repeat, Wanted, admit, known
-from deskyard.control.api.caller import Caller, Connection, may
+from deskyard.control.api.caller import Caller, Connection, Row, may
 from deskyard.control.api.desktops import for_a_task, require_workspace, where
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.desktops import FleetAction, FleetAnswer, Workspace
 from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.problem import Problem
 from deskyard.control.halting.kinds import lane
-from deskyard.control.people.scopes import READ, WRITE
+from deskyard.control.machines.upgrades import Upgrades
+from deskyard.control.people.scopes import DESTROY, READ, WRITE
 
 router = APIRouter(prefix="/api", tags=["workspaces"])
 Reader = Annotated[Caller, Depends(may(READ))]
@@ -55,26 +56,62 @@ async def act(asked: Asked, who: Writer, id: str, verb: str) -> Operation:
     responses={200: {"model": FleetAnswer, "description": "What a dry run found"}},
 )
 async def fleet(response: Response, link: Connection, who: Writer, once: Once, wanted: FleetAction) -> FleetAnswer:
-    """Do the same with all desktops of a selection, if they are as many as the caller saw."""
+    """Do the same with all desktops of a selection, if they are as many as the caller saw.
+
+    To `upgrade` asks for the scope `desktops:destroy`, and a person's signature over all of them; those for which there
+    is no other image, and those that do not run, are left out and named.
+    """
     condition, values = where(who, wanted.selector)
-    query = f"select d.id, d.workspace_id, d.name, d.lifetime from desktop d where {condition} order by d.id"
+    query = f"""select d.id, d.workspace_id, d.name, d.lifetime, d.state, d.image_now, d.image_newest
+        from desktop d where {condition} order by d.id"""
     found = await rows.rows(link, query, values)
     for record in found:
         if record["lifetime"] != "kept":
             raise for_a_task(record)
-    ids = [record["id"] for record in found]
+    if wanted.action == "upgrade":
+        who.require(DESTROY)
+    if not wanted.dry_run and len(found) != wanted.expected_count:
+        reason = f"is not what there is: {len(found)} desktops"
+        raise Problem(HTTPStatus.CONFLICT, "expectedCount", wanted.expected_count, reason, "look again, then repeat it")
+    # Each has a name of its own, which follows from the request's: sent again, none is made twice.
+    parts = {id: Repeat(f"{once.key}/{id}" if once.key else None, once.request_hash) for id in _ids(found)}
+    before = {} if wanted.dry_run else {id: await known(link, who, part) for id, part in parts.items()}
+    fresh = [record for record in found if not before.get(record["id"])]
+    upgrades = Upgrades.of(fresh) if wanted.action == "upgrade" else None
+    answer = _answer(who, found, upgrades)
     if wanted.dry_run:
         response.status_code = HTTPStatus.OK
-        return FleetAnswer(count=len(ids), desktops=ids, operations=[])
-    if len(ids) != wanted.expected_count:
-        reason = f"is not what there is: {len(ids)} desktops"
-        raise Problem(HTTPStatus.CONFLICT, "expectedCount", wanted.expected_count, reason, "look again, then repeat it")
-    operations = []
-    for record in found:
-        # Each has a name of its own, which follows from the request's: sent again, none is made twice.
-        part = Repeat(f"{once.key}/{record['id']}" if once.key else None, once.request_hash)
-        before = await known(link, who, part)
-        kind, id = f"desktop.{wanted.action}", record["id"]
-        task = Wanted(kind, record["workspace_id"], id, lane=lane(kind, id))
-        operations.append(before or await admit(link, who, part, task))
-    return FleetAnswer(count=len(ids), desktops=ids, operations=operations)
+        return answer
+    tasks = await upgrades.tasks(link, who, wanted.intent) if upgrades is not None else _tasks(wanted.action, fresh)
+    for id, part in parts.items():
+        if (operation := before.get(id)) is not None:
+            answer.operations.append(operation)
+        elif id in tasks:
+            answer.operations.append(await admit(link, who, part, tasks[id]))
+    return answer
+
+
+def _ids(found: list[Row]) -> list[str]:
+    return [record["id"] for record in found]
+
+
+def _tasks(action: str, found: list[Row]) -> dict[str, Wanted]:
+    """What is wanted of each desktop, by its id."""
+    kind = f"desktop.{action}"
+    return {each["id"]: Wanted(kind, each["workspace_id"], each["id"], lane=lane(kind, each["id"])) for each in found}
+
+
+def _answer(who: Caller, found: list[Row], upgrades: Upgrades | None) -> FleetAnswer:
+    """The answer before anything is done."""
+    answer = FleetAnswer(count=len(found), desktops=_ids(found), operations=[])
+    if upgrades is None:
+        return answer
+    left_out = {each.id for each in upgrades.skipped}
+    return answer.model_copy(
+        update={
+            "desktops": [id for id in answer.desktops if id not in left_out],
+            "upgrades": list(upgrades.chosen),
+            "skipped": list(upgrades.skipped),
+            "to_sign": upgrades.to_sign(who),
+        }
+    )

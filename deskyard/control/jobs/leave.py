@@ -8,6 +8,7 @@ from deskyard.control.approvals.target import KIND, target
 from deskyard.control.consent import target as consent
 from deskyard.control.credentials import target as credentials
 from deskyard.control.jobs.claim import Claim
+from deskyard.control.machines.target import UPGRADE, signed_target
 from deskyard.control.opening import seal
 from deskyard.control.opening.target import SESSION, create_target, session_target
 from deskyard.control.people.intent import CREATE, Intent, is_signed
@@ -27,6 +28,7 @@ SCOPES |= {
     policy.REMOVE: ADMIN,
     RESTORE: DESTROY,
     RELEASE: DESTROY,
+    UPGRADE: DESTROY,
     ALLOW: DECIDE,
     SESSION: WRITE,
     CREATE: WRITE,
@@ -56,12 +58,13 @@ def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
         remedy = "let an admin sign it with a passkey, or do it at the host"
         raise ConfigError("proof", proof["key"], "is of a key: only a person makes keys and persons", remedy)
     signer = _by_key(link, held, proof, intent) if by_key else _by_passkey(link, held, proof, intent, passkeys)
-    # Another attempt of the same operation may use it again: nothing else may.
+    # Another attempt of the same operation may use it again: nothing else may. Of several desktops, once for each.
+    use = f"{intent.nonce} {held.desktop}" if held.kind == UPGRADE else intent.nonce
     query = """insert into intent_used (nonce, operation_id) values (%s, %s)
         on conflict (nonce) do nothing returning nonce"""
-    used = link.execute("select operation_id from intent_used where nonce = %s", [intent.nonce]).fetchone()
+    used = link.execute("select operation_id from intent_used where nonce = %s", [use]).fetchone()
     if used is None:
-        used = link.execute(query, [intent.nonce, held.id]).fetchone() and {"operation_id": held.id}
+        used = link.execute(query, [use, held.id]).fetchone() and {"operation_id": held.id}
     if used is None or used["operation_id"] != held.id:
         raise ConfigError("intent", intent.nonce, "was used before", "sign a new one")
     return signer
@@ -98,6 +101,8 @@ def _target(link: Link, held: Claim) -> str:
         return restore_target(held.desktop, held.input)
     if held.kind == RELEASE:
         return release_target(held.desktop, held.input)
+    if held.kind == UPGRADE:
+        return signed_target(held.desktop, held.input)
     if held.kind == ALLOW:
         return allow_target(held.workspace, held.input)
     if held.kind == SESSION:

@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from deskyard.access import access
 from deskyard.control.halting.stops import hearing_stops
 from deskyard.control.link import question
+from deskyard.control.machines import seen as images
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
 from deskyard.control.store.upsert import put
@@ -49,6 +50,7 @@ class Observer:
         self._url, self._ask, self._tell = url, ask, tell
         self._pool = pool(url)
         self._seen: dict[str, tuple[float, int]] = {}
+        self._built = images.Built()
         # The workspaces with seats, and the lines of their ledgers that were read; of a cluster's there is no file.
         self._seated: dict[str, Declared] = {}
         self._ledgers: dict[str, tuple[int, int, int]] = {}
@@ -156,6 +158,7 @@ class Observer:
                     news.again()
                 with self._pool.connection() as link:
                     write_silence(link, name, silence)
+                self._look_at_images(plan)
                 self._ask_for_seats(declared)
 
             ask = hearing_stops(self._pool.connection, self._ask or readiness.ask)
@@ -169,6 +172,7 @@ class Observer:
                     sight.regain(link, name)
                 self._ask_for_seats(declared)
                 self._looked.add(name)
+                self._look_at_images(plan)
 
             # Machines are watched before their gateway answers, which may take longer than anybody is taken to watch.
             with news:
@@ -185,6 +189,13 @@ class Observer:
             self._ended.wait(LOOK_SECONDS)
         finally:
             self._looked.discard(name)
+
+    def _look_at_images(self, plan: WorkspacePlan) -> None:
+        """Write down which image each desktop runs and which there is for it; where it cannot be had, it stays."""
+        with contextlib.suppress(DeskyardError):
+            found = machines_of(plan).images()
+            with self._pool.connection() as link:
+                images.write(link, plan, found, self._built)
 
     def _write_state(self, plan: WorkspacePlan, event: events.Event | None = None) -> dict[str, Power]:
         """Write down how machines are, and return what they are wanted to be."""

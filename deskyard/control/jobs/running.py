@@ -29,6 +29,7 @@ from deskyard.control.jobs import deciding, enrolment, keeping, leave, waiting
 from deskyard.control.jobs.claim import Claim, Wish
 from deskyard.control.jobs.conversation import Turn
 from deskyard.control.jobs.standby import Program, Standby
+from deskyard.control.machines import jobs as machines
 from deskyard.control.opening import secret
 from deskyard.control.opening.target import SESSION, session_target
 from deskyard.control.people.intent import Intent
@@ -133,6 +134,7 @@ class Runner:
                 if claims.finish(link, held, "done", result=tasks.shown(held, brought.shown(held, result))):
                     tasks.keep(link, held, result)
                     halting.keep(link, held, result)
+                    machines.keep(link, held, result)
                     closing.keep(link, held)
                     brought.keep(link, held, result)
                     if turn is not None:

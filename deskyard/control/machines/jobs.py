@@ -1,11 +1,16 @@
-"""The jobs by which a worker's child halts a machine and lets it go on, as the same tasks of the host would."""
+"""The jobs by which a worker's child pauses machines and exchanges their systems, as the host's tasks would."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.target import desktop_target
+from deskyard.control.machines.target import PREVIEW, UPGRADE
+from deskyard.control.store.connection import Link
 
 Wanted = Mapping[str, Any]
+# Of an exchange, what a person wants to know; how the machine is, is seen.
+TOLD = ("before", "after", "packages", "kept", "down_seconds")
 
 
 def _pause(wanted: Wanted) -> dict[str, Any]:
@@ -21,4 +26,31 @@ def _resume(wanted: Wanted) -> dict[str, Any]:
     return {"result": power.start(desktop_target(wanted))}
 
 
-JOBS: dict[str, Callable[[Wanted], dict[str, Any]]] = {"desktop.pause": _pause, "desktop.resume": _resume}
+def _upgrade(wanted: Wanted) -> dict[str, Any]:
+    from deskyard.life import system
+
+    given = wanted["input"]
+    # Whatever is built by now: what was signed is this image.
+    done = system.upgrade(desktop_target(wanted), packages=given.get("packages") is True, only=str(given["image"]))
+    return {"result": {name: done[name] for name in TOLD if name in done}}
+
+
+def _preview(wanted: Wanted) -> dict[str, Any]:
+    from deskyard.life import system
+
+    done = system.upgrade(desktop_target(wanted), dry_run=True)
+    return {"result": {name: done[name] for name in TOLD if name in done}}
+
+
+JOBS: dict[str, Callable[[Wanted], dict[str, Any]]] = {
+    "desktop.pause": _pause,
+    "desktop.resume": _resume,
+    UPGRADE: _upgrade,
+    PREVIEW: _preview,
+}
+
+
+def keep(link: Link, held: Claim, result: Mapping[str, Any]) -> None:
+    """Write down which image a desktop runs after an upgrade that was done: it is seen a minute later otherwise."""
+    if held.kind == UPGRADE and isinstance(result.get("after"), str):
+        link.execute("update desktop set image_now = %s where id = %s", [result["after"], held.desktop])

@@ -18,6 +18,7 @@ SIGNED = {
     "desktop.session": "Open a desktop (desktop, how, for which key of a browser): {target}",
     "desktop.create": "Make a desktop that gets keys of its workspace (desktop, keys): {target}",
     "snapshot.restore": "Put a desktop back to a snapshot, and lose what changed since (desktop, snapshot): {target}",
+    "desktop.upgrade": "Give desktops another system, and lose what their disks hold outside of /home: {target}",
     "egress.allow": "Let the desktops of a workspace reach a name (workspace, name, how long): {target}",
     "approval.decide": "Answer what a desktop wants to reach (ticket, desktop, name, answer): {target}",
     "operation.decide": "Answer what somebody wants to do (answer, operation, what, who): {target}",

@@ -1,5 +1,6 @@
 """The machines of a workspace on this machine's hypervisor: their states, and evidence of their failures."""
 
+import contextlib
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
@@ -131,6 +132,20 @@ class LibvirtMachines:
         """Delete a snapshot of a machine."""
         with daemon.machine(domain) as machine:
             snapshots.delete(machine, name)
+
+    def images(self) -> dict[str, str]:
+        """Of each machine that tells: the image below the overlay that is its system disk."""
+        if not daemon.answers():
+            return {}
+        found = {}
+        with daemon.connection() as link:
+            for domain in self._names:
+                # One that is exchanged or goes in this moment tells it the next time.
+                with contextlib.suppress(libvirt.libvirtError):
+                    volume = storage.lookup(link, f"{domain}{storage.DISK}")
+                    if volume is not None and (image := storage.origin(link, volume)) is not None:
+                        found[domain] = image
+        return found
 
     def system(self, domain: str) -> LibvirtSystemDisk:
         """The system disk of a machine."""

@@ -13,6 +13,7 @@ from deskyard.plan.power import Load, Power
 from deskyard.plan.proxmox.backup_note import Keeper
 from deskyard.plan.proxmox.power_tag import wish_of
 from deskyard.plan.proxmox.seat_words import seat_owner
+from deskyard.plan.proxmox.system_tag import Systems
 from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, read_view
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
@@ -180,6 +181,11 @@ class ClusterMachines:
     def delete_snapshot(self, domain: str, name: str) -> None:
         """Delete a snapshot of a machine; the others stay whole."""
         self._snapshots(domain).delete(name)
+
+    def images(self) -> dict[str, str]:
+        """Of each machine that tells: the image that its tags name."""
+        found = {domain: Systems.of(machine.tags).image for domain, machine in self._found.items()}
+        return {domain: image for domain, image in found.items() if image is not None}
 
     def system(self, domain: str) -> ClusterSystemDisk:
         """The system disk of a machine; raises `SiteError` for one without a volume of /home beside it."""

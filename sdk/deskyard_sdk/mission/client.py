@@ -94,10 +94,19 @@ class AsyncMissionControl:
     # -- desktops
 
     async def desktops(
-        self, workspace: str | None = None, state: str | None = None, tier: str | None = None, q: str | None = None
+        self,
+        workspace: str | None = None,
+        state: str | None = None,
+        tier: str | None = None,
+        q: str | None = None,
+        upgrade: bool | None = None,
     ) -> AsyncGenerator[DesktopState, None]:
-        """Each desktop that the key sees, by workspace and name; `q` is a part of the id."""
-        async for desktop in self._each("/desktops", workspace=workspace, state=state, tier=tier, q=q):
+        """Each desktop that the key sees, by workspace and name; `q` is a part of the id.
+
+        With `upgrade`, those for which there is another image, or those for which there is none.
+        """
+        wanted = None if upgrade is None else str(upgrade).lower()
+        async for desktop in self._each("/desktops", workspace=workspace, state=state, tier=tier, q=q, upgrade=wanted):
             yield cast(DesktopState, desktop)
 
     async def desktop(self, id: str) -> DesktopState:
@@ -137,6 +146,18 @@ class AsyncMissionControl:
         """Let a paused desktop go on where it was halted."""
         return await self._long(f"/desktops/{id}/resume")
 
+    async def upgrade(self, id: str, image: str | None = None, packages: bool = False) -> Operation:
+        """Give a desktop a system of its image as built now; the key needs the scope desktops:destroy.
+
+        /home stays, the rest of its disk goes, and comes back if it is not as well as before. With `image`, the
+        `upgradeTo` that was seen, no other is taken; `packages` installs again what its owner had installed.
+        """
+        return await self._long(f"/desktops/{id}/upgrade", {"image": image, "packages": packages})
+
+    async def preview_upgrade(self, id: str) -> Operation:
+        """Ask a desktop what an upgrade would take: its result has `packages`, and the files of /etc that stay."""
+        return await self._long(f"/desktops/{id}/upgrade/preview")
+
     async def freeze(self, id: str) -> Operation:
         """Halt what a desktop's agent runs, at once; a person still sees the screen and types."""
         return await self._long(f"/desktops/{id}/freeze")
@@ -168,7 +189,8 @@ class AsyncMissionControl:
     ) -> Fleet:
         """Do the same with all desktops of a selection, if they are as many as a dry run found.
 
-        `action` is start, stop, restart, pause, resume, freeze or thaw.
+        `action` is start, stop, restart, pause, resume, freeze, thaw or upgrade; of the last, the answer names from
+        which image to which each goes (`upgrades`), and which are left out and why (`skipped`).
         """
         wanted = {"action": action, "selector": dict(selector), "expectedCount": expected_count, "dryRun": dry_run}
         return cast(Fleet, await self._post("/fleet/actions", wanted))

@@ -81,6 +81,8 @@ class DesktopState(TypedDict):
     lifetime: Literal["kept", "task"]
     until: str | None
     machine: str | None
+    imageNow: str | None
+    upgradeTo: str | None
     generation: int
     operation: Operation | None
     lastChatAt: str | None
@@ -266,12 +268,30 @@ class Approval(TypedDict):
     answers: list[Given]
 
 
+class Upgrade(TypedDict):
+    """The image that a desktop runs, and the one that it gets."""
+
+    id: str
+    imageNow: str | None
+    upgradeTo: str
+
+
+class Skipped(TypedDict):
+    """A desktop of a selection with which nothing is done."""
+
+    id: str
+    reason: str
+
+
 class Fleet(TypedDict):
     """Which desktops an action is for, and its operations; none of these after a dry run."""
 
     count: int
     desktops: list[str]
     operations: list[str]
+    upgrades: list[Upgrade]
+    skipped: list[Skipped]
+    toSign: str | None
 
 
 class News(TypedDict):

@@ -42,6 +42,8 @@ class MissionControl:
     restart = waits(AsyncMissionControl.restart)
     pause = waits(AsyncMissionControl.pause)
     resume = waits(AsyncMissionControl.resume)
+    upgrade = waits(AsyncMissionControl.upgrade)
+    preview_upgrade = waits(AsyncMissionControl.preview_upgrade)
     freeze = waits(AsyncMissionControl.freeze)
     thaw = waits(AsyncMissionControl.thaw)
     destroy = waits(AsyncMissionControl.destroy)

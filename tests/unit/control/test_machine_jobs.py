@@ -29,3 +29,18 @@ def test_the_machine_is_moved_as_the_task_does(
         monkeypatch.setattr(f"deskyard.life.power.{name}", partial(moved, name))
     done = JOBS[kind]({"kind": kind, "workspace": "lab", "desktop": "lab.dev", "input": given})
     assert (seen, done) == ([asked], {"result": {"workspace": "lab", "machines": []}})
+
+
+def test_the_system_is_exchanged_for_the_image_that_was_signed_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def upgrade(target: str, **how: Any) -> dict[str, Any]:
+        asked.append((target, how))
+        return {"workspace": "lab", "machines": [], "before": "desktop-old", "after": "desktop-new", "kept": []}
+
+    monkeypatch.setattr("deskyard.life.system.upgrade", upgrade)
+    wanted = {"workspace": "lab", "desktop": "lab.dev", "input": {"image": "desktop-new", "packages": True}}
+    told = {"result": {"before": "desktop-old", "after": "desktop-new", "kept": []}}
+    assert JOBS["desktop.upgrade"]({**wanted, "kind": "desktop.upgrade"}) == told
+    assert JOBS["upgrade.preview"]({**wanted, "kind": "upgrade.preview"}) == told
+    assert asked == [("lab/dev", {"packages": True, "only": "desktop-new"}), ("lab/dev", {"dry_run": True})]

@@ -121,6 +121,9 @@ class Machines:
     def delete_snapshot(self, domain: str, name: str) -> None:
         self.kept = [snapshot for snapshot in self.kept if snapshot.name != name]
 
+    def images(self) -> dict[str, str]:
+        return dict.fromkeys(self.now, self.disk.now)
+
     def system(self, domain: str) -> Disk:
         return self.disk
 

@@ -241,6 +241,9 @@ class Machines:
 
         self.world.step("delete", change)
 
+    def images(self) -> dict[str, str]:
+        return dict.fromkeys(self.states(), self.world.get()["disk"]["now"])
+
     def system(self, domain: str) -> SystemDisk:
         return SystemDisk(self.world)
 

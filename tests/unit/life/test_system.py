@@ -9,7 +9,7 @@ import pytest
 
 from deskyard.declaration import declaration
 from deskyard.desktop import customise_delivery, key_delivery, process_cap, program
-from deskyard.errors import SiteError
+from deskyard.errors import ConfigError, SiteError
 from deskyard.image.store import store
 from deskyard.life import health, power, system
 from deskyard.life.backup import final
@@ -118,6 +118,18 @@ def test_desktop_on_the_image_already_is_left_alone_unless_it_is_wanted_again(ma
     # The swap is a part of the time in which its routes do not answer.
     assert 0 <= done["swap_seconds"] <= done["down_seconds"] + 0.001
     assert (machines.disk.now, machines.disk.before) == ("desktop-new", "desktop-new")
+
+
+def test_another_image_than_the_one_that_is_wanted_is_refused_before_anything_is_touched(
+    machines: Machines, guest: Guest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError, match="is not what is built now: desktop-new"):
+        system.upgrade(TARGET, only="desktop-newer")
+    assert (machines.moves, guest.asked, machines.disk.now) == ([], [], "desktop-old")
+    assert system.upgrade(TARGET, only="desktop-new")["after"] == "desktop-new"
+    steps = ("is made beside the one of desktop-old", "shuts down", "starts with desktop-new", "is compared with")
+    said = capsys.readouterr().err
+    assert [step in said for step in steps] == [True] * 4, said
 
 
 def test_dry_run_says_what_would_be_and_touches_nothing(machines: Machines, guest: Guest) -> None:

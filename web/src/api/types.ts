@@ -72,6 +72,8 @@ export interface Desktop {
   wanted: "running" | "off" | "paused" | null;
   routes: string[];
   agent: "openclaw" | "acp" | "none" | null;
+  imageNow: string | null;
+  upgradeTo: string | null;
   operation: Operation | null;
   generation: number;
   lastChatAt: string | null;
@@ -331,6 +333,9 @@ export interface FleetAnswer {
   count: number;
   desktops: string[];
   operations: string[];
+  upgrades: { id: string; imageNow: string | null; upgradeTo: string }[];
+  skipped: { id: string; reason: string }[];
+  toSign: string | null;
 }
 
 export interface Intent {

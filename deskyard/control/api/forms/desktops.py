@@ -49,6 +49,12 @@ class Desktop(Form):
     )
     until: datetime | None = Field(None, description="When a desktop for a task goes.")
     machine: str | None = Field(None, description="Of one for a task: the next at the same seat has another.")
+    image_now: str | None = Field(
+        None, description="The image that its system started from, as NAME-DIGEST; null: its host did not tell."
+    )
+    upgrade_to: str | None = Field(
+        None, description="The image that an upgrade would give it; null: it runs that, or which it runs is not known."
+    )
     generation: int
     operation: Operation | None = Field(description="What runs or waits for it.")
     last_chat_at: datetime | None
@@ -145,21 +151,43 @@ class Selector(Form):
     state: DesktopState | None = None
     tier: str | None = Field(None, max_length=40)
     q: str | None = Field(None, max_length=80)
+    upgrade: bool | None = Field(None, description="Whether there is another image for it.")
     ids: list[Annotated[str, Field(max_length=130)]] | None = Field(None, max_length=10_000)
 
 
 class FleetAction(Form):
     """The same for many desktops."""
 
-    action: Literal["start", "stop", "restart", "pause", "resume", "freeze", "thaw"]
+    action: Literal["start", "stop", "restart", "pause", "resume", "freeze", "thaw", "upgrade"]
     selector: Selector
     expected_count: StrictInt = Field(ge=0, description="How many the caller saw: another number is refused.")
     dry_run: StrictBool = False
+    intent: SignedIntent | None = Field(
+        None, description="To upgrade, a person's signature over the answer's `toSign`; a key needs none."
+    )
+
+
+class Upgrade(Form):
+    """The image that a desktop runs, and the one that it gets."""
+
+    id: str
+    image_now: str | None
+    upgrade_to: str
+
+
+class Skipped(Form):
+    """A desktop of the selection with which nothing is done."""
+
+    id: str
+    reason: str
 
 
 class FleetAnswer(Form):
     """Which desktops an action is for, and its operations."""
 
-    count: int
-    desktops: list[str]
+    count: int = Field(description="How many the selection has: what `expectedCount` is to be.")
+    desktops: list[str] = Field(description="Those with which something is done.")
     operations: list[str]
+    upgrades: list[Upgrade] = Field([], description="To upgrade: of each, from which image to which.")
+    skipped: list[Skipped] = Field([], description="To upgrade: which are left out, and why.")
+    to_sign: str | None = Field(None, description="The target that a person signs for it, as `desktop.upgrade`.")

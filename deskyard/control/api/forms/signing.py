@@ -6,6 +6,9 @@ from pydantic import Field
 
 from deskyard.control.api.forms.base import Form
 
+# What one signature can name, in characters.
+MOST_TARGET = 5000
+
 
 class SignedIntent(Form):
     """An intent with a passkey's answer to it."""
@@ -30,7 +33,7 @@ class WantedIntent(Form):
     """The kind and the target of an operation that somebody wants to sign."""
 
     kind: str = Field(max_length=60)
-    target: str = Field(max_length=5000)
+    target: str = Field(max_length=MOST_TARGET)
 
 
 class IntentToSign(Form):

@@ -1,4 +1,4 @@
-"""To pause a desktop and to let it go on takes a slot of those who move machines."""
+"""Which image each desktop runs and which there is for it; what pauses and upgrades machines is of their share."""
 
 from alembic import op
 
@@ -9,5 +9,5 @@ down_revision = "0037"
 
 
 def upgrade() -> None:
-    """Add the kinds to their share."""
+    """Add the columns, and the kinds to their share."""
     execute(op.get_bind(), read("0040_machines"))

@@ -14,9 +14,14 @@ export const ACTIONS: Record<string, Action> = {
   pause: {
     verb: "Pause",
     of: (desktops) => `Pause ${desktops}`,
-    means: "Each halts as it is, with all that runs on it, and keeps the memory of its host. Nobody there answers until it goes on.",
+    means: "Each halts as it is, with all that runs on it; nobody there answers.",
   },
   resume: { verb: "Resume", of: (desktops) => `Resume ${desktops}`, means: "" },
+  upgrade: {
+    verb: "Upgrade",
+    of: (desktops) => `Upgrade ${desktops}`,
+    means: "By a restart, those of a workspace one by one. /home, keys and addresses stay; all else on their system disks is lost.",
+  },
   freeze: {
     verb: "Stop the agents at once",
     of: (desktops) => `Stop the agents of ${desktops}`,

@@ -6,13 +6,14 @@ export interface Filter {
   workspace: string;
   state: string;
   tier: string;
+  /** With any word: only those for which there is another image. */
+  upgrade: string;
 }
 
-export const NAMES = ["q", "workspace", "state", "tier"] as const;
+export const NAMES = ["q", "workspace", "state", "tier", "upgrade"] as const;
 
 export function filterIn(query: URLSearchParams): Filter {
-  const [q, workspace, state, tier] = NAMES.map((name) => query.get(name) ?? "");
-  return { q: q ?? "", workspace: workspace ?? "", state: state ?? "", tier: tier ?? "" };
+  return Object.fromEntries(NAMES.map((name) => [name, query.get(name) ?? ""])) as unknown as Filter;
 }
 
 export function isFiltered(filter: Filter): boolean {
@@ -25,6 +26,7 @@ export function passes(desktop: Desktop, filter: Filter, but: keyof Filter | "" 
   return (
     (but === "workspace" || !filter.workspace || desktop.workspaceId === filter.workspace) &&
     (but === "state" || !filter.state || desktop.state === filter.state) &&
+    (!filter.upgrade || !!desktop.upgradeTo) &&
     (but === "tier" || !filter.tier || desktop.tier === filter.tier) &&
     (!q || desktop.id.includes(q))
   );
