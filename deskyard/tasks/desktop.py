@@ -176,7 +176,7 @@ def reinstall(
     )
 
 
-def _exchange(task: str, target: str, how: dict[str, bool], *, yes: bool, json: bool) -> None:
+def _exchange(task: str, target: str, how: dict[str, Any], *, yes: bool, json: bool) -> None:
     from deskyard.life import power, system
 
     if not yes and not how["dry_run"]:

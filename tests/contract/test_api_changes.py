@@ -54,7 +54,7 @@ TAKEN: list[tuple[Callable[[Document], Any], str]] = [
     (lambda d: form(d, "NewDesktop")["properties"]["tier"].update(pattern="x"), "has the pattern x now"),
     (
         lambda d: form(d, "FleetAction")["properties"]["action"].update(
-            enum=["start", "pause", "resume", "freeze", "thaw"]
+            enum=["start", "pause", "resume", "freeze", "thaw", "upgrade"]
         ),
         "takes no stop, restart any more",
     ),

@@ -32,6 +32,7 @@ from deskyard.control.people.scopes import CHAT, DESTROY, READ, WRITE
 from deskyard.control.quotas import admission as quotas
 
 router = APIRouter(prefix="/api", tags=["desktops"])
+PAUSED = "paused"
 Reader = Annotated[Caller, Depends(may(READ))]
 Writer = Annotated[Caller, Depends(may(WRITE))]
 
@@ -213,7 +214,7 @@ async def chat(link: Connection, who: Annotated[Caller, Depends(may(CHAT))], onc
     """Store a message for a desktop's agent and deliver it; the same conversation goes on if it is named."""
     found = await require(link, who, id)
     # What was stored before is answered as it was then.
-    if await known(link, who, once) is None:
+    if found["state"] == PAUSED and await known(link, who, once) is None:
         await _require_going_on(link, found)
     return await send(link, who, once, id, said)
 
@@ -250,7 +251,7 @@ async def require_workspace(link: Link, who: Caller, name: str) -> Row:
 
 async def _require_going_on(link: Link, found: Row) -> None:
     """Raise a 409 for a desktop that is paused: nobody there would answer."""
-    if found["state"] != "paused":
+    if found["state"] != PAUSED:
         return
     # It may go on by now: how it is, is seen a moment later.
     query = """select 1 from operation where desktop_id = %s and state = 'done' and ended_at > %s

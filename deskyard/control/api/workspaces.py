@@ -96,7 +96,7 @@ def _ids(found: list[Row]) -> list[str]:
 
 
 def _tasks(action: str, found: list[Row]) -> dict[str, Wanted]:
-    """What is wanted of each desktop, by its id."""
+    """An operation for each desktop, by its id."""
     kind = f"desktop.{action}"
     return {each["id"]: Wanted(kind, each["workspace_id"], each["id"], lane=lane(kind, each["id"])) for each in found}
 

@@ -10,7 +10,7 @@ from deskyard.control.store.connection import Link
 
 Wanted = Mapping[str, Any]
 # Of an exchange, what a person wants to know; how the machine is, is seen.
-TOLD = ("before", "after", "packages", "kept", "down_seconds")
+PARTS = ("before", "after", "packages", "kept", "down_seconds")
 
 
 def _pause(wanted: Wanted) -> dict[str, Any]:
@@ -32,14 +32,14 @@ def _upgrade(wanted: Wanted) -> dict[str, Any]:
     given = wanted["input"]
     # Whatever is built by now: what was signed is this image.
     done = system.upgrade(desktop_target(wanted), packages=given.get("packages") is True, only=str(given["image"]))
-    return {"result": {name: done[name] for name in TOLD if name in done}}
+    return {"result": {name: done[name] for name in PARTS if name in done}}
 
 
 def _preview(wanted: Wanted) -> dict[str, Any]:
     from deskyard.life import system
 
     done = system.upgrade(desktop_target(wanted), dry_run=True)
-    return {"result": {name: done[name] for name in TOLD if name in done}}
+    return {"result": {name: done[name] for name in PARTS if name in done}}
 
 
 JOBS: dict[str, Callable[[Wanted], dict[str, Any]]] = {

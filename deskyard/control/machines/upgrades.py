@@ -25,7 +25,7 @@ class Upgrades:
 
     @classmethod
     def of(cls, found: Sequence[Row]) -> "Upgrades":
-        """What is to be done with desktops of rows of `desktop`."""
+        """The upgrades of desktops in rows of `desktop`."""
         chosen, skipped = [], []
         for row in found:
             if (why := without(row) or _rests(row)) is not None:
@@ -51,7 +51,7 @@ class Upgrades:
         return self.target
 
     async def tasks(self, link: Link, who: Caller, signed: SignedIntent | None) -> dict[str, Wanted]:
-        """What is wanted of each, by its id: a person signed all of them at once, a key proves each by itself."""
+        """An operation for each, by its id: a person signed all of them at once, a key proves each by itself."""
         images = {each.id: each.upgrade_to for each in self.chosen}
         found = {}
         target = self.to_sign(who)

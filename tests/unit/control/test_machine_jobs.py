@@ -40,7 +40,7 @@ def test_the_system_is_exchanged_for_the_image_that_was_signed_and_no_other(monk
 
     monkeypatch.setattr("deskyard.life.system.upgrade", upgrade)
     wanted = {"workspace": "lab", "desktop": "lab.dev", "input": {"image": "desktop-new", "packages": True}}
-    told = {"result": {"before": "desktop-old", "after": "desktop-new", "kept": []}}
-    assert JOBS["desktop.upgrade"]({**wanted, "kind": "desktop.upgrade"}) == told
-    assert JOBS["upgrade.preview"]({**wanted, "kind": "upgrade.preview"}) == told
+    answer = {"result": {"before": "desktop-old", "after": "desktop-new", "kept": []}}
+    assert JOBS["desktop.upgrade"]({**wanted, "kind": "desktop.upgrade"}) == answer
+    assert JOBS["upgrade.preview"]({**wanted, "kind": "upgrade.preview"}) == answer
     assert asked == [("lab/dev", {"packages": True, "only": "desktop-new"}), ("lab/dev", {"dry_run": True})]
