@@ -136,7 +136,7 @@ def test_what_is_kept_alone_is_refused_for_a_desktop_that_is_for_a_task(bench: B
     done(owner)
     for method, path, body in (
         *(("POST", f"/api/desktops/lab.s1/{verb}", None) for verb in ("start", "stop", "restart", "pause", "resume")),
-        *(("POST", f"/api/desktops/lab.s1/{verb}", None) for verb in ("freeze", "thaw")),
+        *(("POST", f"/api/desktops/lab.s1/{verb}", None) for verb in ("freeze", "thaw", "upgrade")),
         ("POST", "/api/desktops/lab.s1/destroy", None),
         ("POST", "/api/desktops/lab.s1/snapshots", {"name": "before"}),
         ("POST", "/api/desktops/lab.s1/snapshots/before/restore", None),

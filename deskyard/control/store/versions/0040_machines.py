@@ -5,7 +5,7 @@ from alembic import op
 from deskyard.control.store.migration import execute, read
 
 revision = "0040"
-down_revision = "0037"
+down_revision = "0039"
 
 
 def upgrade() -> None:
