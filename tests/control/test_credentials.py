@@ -285,6 +285,25 @@ def test_admins_and_oneself_are_removed_and_get_links_at_the_host_alone(mission:
     assert mission.link.execute("select 1 from person where disabled_at is not null").fetchone() is None
 
 
+def test_another_link_gives_nothing_that_its_line_does_not_name(mission: Lab, ada: Person, tab: Tab) -> None:
+    mission.link.execute(
+        "insert into person (id, name, role, workspaces, by_rule, rule)"
+        " values ('pe_bea', 'bea', 'viewer', '{lab}', true, 'group:x=viewer@lab')"
+    )
+    query = "select role, workspaces, by_rule, rule, giver, granted_at, disabled_at from person where name = 'bea'"
+    before = mission.link.execute(query).fetchone()
+    plain: Values = {"name": "bea", "role": None, "workspaces": None, "seal_to": tab.key}
+    for where in (["lab", "other"], ["other"], []):
+        values = {**plain, "workspaces": where}
+        assert line(INVITE, values) == line(INVITE, plain), "one signature is of both"
+        end = forged(mission, INVITE, values, ada.signed(INVITE, line(INVITE, plain))["intent"])
+        assert (end["state"], end["problem"]["field"]) == ("failed", "workspaces"), end
+    assert count(mission, "enrolment") == 1, "that of ada alone"
+    assert forged(mission, INVITE, plain, ada.signed(INVITE, line(INVITE, plain))["intent"])["state"] == "done"
+    assert count(mission, "enrolment") == 2
+    assert mission.link.execute(query).fetchone() == before, "the link is all"
+
+
 def test_nobody_but_an_admin_who_is_there_makes_keys_or_persons(mission: Lab, ada: Person, tab: Tab) -> None:
     with mission.client() as client:
         eve = enrols(mission, client, added(mission, "eve", "operator"))
@@ -419,6 +438,8 @@ BEYOND = (
     "insert into person (id, name, role, by_rule) values ('pe_w', 'w', 'viewer', true)",
     "update person set role = 'admin' where id = 'pe_eve'",
     "update person set name = 'ada' where id = 'pe_eve'",
+    "update person set workspaces = '{}' where id = 'pe_eve'",
+    "update person set role = 'operator' where id = 'pe_eve'",
     "insert into enrolment (token_hash, person_id, expires_at) values ('\\x01', 'pe_ada', now())",
     "delete from passkey where person_id = 'pe_ada'",
     "insert into api_key (id, name, auth_hash, scopes, expires_at) values ('w', 'w', '\\x01', '{read,admin}', now())",

@@ -36,8 +36,11 @@ def _make_key(link: Link, held: Claim, actor: str, wanted: NewKey) -> dict[str, 
 def _invite(link: Link, held: Claim, actor: str, wanted: Invitation, found: Row | None, origin: str) -> dict[str, Any]:
     wanted.require()
     wanted.require_person(found)
-    _require_workspaces(link, wanted.workspaces)
-    _, token = records.add(link, actor, wanted.name, Given(wanted.role, _list(wanted.workspaces)))
+    if wanted.role is None:
+        token = records.link_again(link, actor, wanted.name)
+    else:
+        _require_workspaces(link, wanted.workspaces)
+        _, token = records.add(link, actor, wanted.name, Given(wanted.role, _list(wanted.workspaces)))
     given = {"link": records.enrolment_link(origin, token), "seconds": records.LINK_SECONDS}
     return dict(secret.keep(link, held, given, wanted.target))
 

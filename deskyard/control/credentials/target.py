@@ -88,6 +88,10 @@ class Invitation:
             if self.role not in ROLES:
                 raise ConfigError("role", self.role, "is no role", "choose viewer or operator")
             _require_some(self.workspaces)
+        elif self.workspaces is not None:
+            # The line of another link names none: nobody signed these.
+            remedy = "leave them out: who gets another link stays who they are"
+            raise ConfigError("workspaces", ",".join(self.workspaces), "are not given by another link", remedy)
         seal.recipient(self.seal_to)
 
     def require_person(self, found: Mapping[str, Any] | None) -> None:

@@ -70,13 +70,20 @@ def add(link: Link, giver: str, name: str, given: Given) -> tuple[str, str]:
     assert row is not None
     if given.mail is not None:
         _offer(link, row["id"], given.mail)
-    token = fresh_token()
-    link.execute(
-        "insert into enrolment (token_hash, person_id, expires_at) values (%s, %s, now() + make_interval(secs => %s))",
-        [enrolment.kept(enrolment.shown(token)), row["id"], LINK_SECONDS],
-    )
+    token = _enrolling(link, row["id"])
     note(link, giver, "person.link", name, role=role, workspaces=given.workspaces, mail=given.mail)
     return role, token
+
+
+def link_again(link: Link, giver: str, name: str) -> str:
+    """The token of another link for a person who is there: nothing of them changes."""
+    query = "select id, role from person where name = %s and disabled_at is null for update"
+    row = link.execute(query, [name]).fetchone()
+    if row is None:
+        raise ConfigError("person", name, "is no person here", "see GET /api/people")
+    token = _enrolling(link, row["id"])
+    note(link, giver, "person.link", name, role=row["role"], workspaces=None, mail=None)
+    return token
 
 
 def remove(link: Link, remover: str, name: str) -> None:
@@ -114,6 +121,16 @@ def note(link: Link, actor: str, action: str, target: str, **detail: Any) -> Non
     """Write a line of the audit, in the transaction of what it tells of."""
     query = "insert into audit_intake (actor, action, target, detail) values (%s, %s, %s, %s)"
     link.execute(query, [actor, action, target, Jsonb(detail)])
+
+
+def _enrolling(link: Link, person: str) -> str:
+    """The token of a new link that enrols a passkey of a person."""
+    token = fresh_token()
+    link.execute(
+        "insert into enrolment (token_hash, person_id, expires_at) values (%s, %s, now() + make_interval(secs => %s))",
+        [enrolment.kept(enrolment.shown(token)), person, LINK_SECONDS],
+    )
+    return token
 
 
 def _offer(link: Link, person: str, mail: str) -> None:

@@ -10,6 +10,17 @@ create policy worker_makes on person for insert to mc_worker with check (role <>
 -- An admin who is there is changed at the host; one who was removed may come back as somebody else.
 create policy worker_changes on person for update to mc_worker
   using (role <> 'admin' or disabled_at is not null) with check (role <> 'admin');
+-- What somebody who is there may is changed at the host: the worker ends them, and gives anew to who was removed.
+create function refuse_of_person_there() returns trigger language plpgsql as $$
+begin
+  if (new.role, new.workspaces, new.by_rule, new.rule, new.granted_at, new.giver)
+      is distinct from (old.role, old.workspaces, old.by_rule, old.rule, old.granted_at, old.giver) then
+    raise insufficient_privilege using message = 'what a person may who is there: at the host alone';
+  end if;
+  return new;
+end $$;
+create trigger of_nobody_there before update on person for each row
+  when (current_user = 'mc_worker' and old.disabled_at is null) execute function refuse_of_person_there();
 
 grant insert (id, name, auth_hash, scopes, workspaces, expires_at) on api_key to mc_worker;
 create policy worker_makes on api_key for insert to mc_worker with check (
