@@ -321,6 +321,28 @@ def test_nobody_but_an_admin_who_is_there_makes_keys_or_persons(mission: Lab, ad
     assert (count(mission, "api_key"), count(mission, "passkey")) == (0, 2)
 
 
+def test_no_writer_cancels_what_an_admin_signed_of_persons_and_keys(mission: Lab, ada: Person, tab: Tab) -> None:
+    with mission.client() as client, mission.client(mission.key("read", "desktops:write", "chat")) as program:
+        eve = enrols(mission, client, added(mission, "eve", "operator"))
+        mission.end("worker")
+        path = f"/api/people/{person_id(mission, 'eve')}"
+        queued = [
+            ada.call("DELETE", path, ada.signed(REMOVE, line(REMOVE, {"name": "eve"}))).json()["id"],
+            ada.call("POST", "/api/people", body(ada, INVITE, person_values(tab))).json()["id"],
+            ada.call("POST", "/api/keys", body(ada, KEY, key_values(tab))).json()["id"],
+        ]
+        for id in queued:
+            for answer in (
+                eve.call("POST", f"/api/operations/{id}/cancel"),
+                program.post(f"/api/operations/{id}/cancel"),
+            ):
+                assert (answer.status_code, answer.json()["value"]) == (403, "admin")
+        assert ada.call("POST", f"/api/operations/{queued[2]}/cancel").status_code == 202
+        mission.worker()
+        assert [mission.state(id, "done", "cancelled")["state"] for id in queued] == ["done", "done", "cancelled"]
+        assert eve.call("GET", "/api/me").status_code == 401
+
+
 @pytest.mark.parametrize("change", ["role = 'operator'", "disabled_at = now()"])
 def test_what_was_signed_by_who_is_no_admin_any_more_is_refused(
     mission: Lab, ada: Person, tab: Tab, change: str

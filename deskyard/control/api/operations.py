@@ -11,14 +11,14 @@ from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.work import Cancelling, LogLine, Operation, OperationState
 from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.credentials.target import KINDS as GIVEN
 from deskyard.control.people.intent import is_signed
-from deskyard.control.people.scopes import CHAT, READ, WRITE
+from deskyard.control.people.scopes import ADMIN, CHAT, READ, WRITE
 from deskyard.control.quotas import admission as quotas
 from deskyard.control.tasks.target import BEGIN
 
 router = APIRouter(prefix="/api/operations", tags=["operations"])
 Reader = Annotated[Caller, Depends(may(READ))]
-# What an operation needs of whoever cancels it or runs it again.
 OVER = ("failed", "cancelled")
 
 
@@ -96,7 +96,7 @@ async def cancel(asked: Asked, who: Reader, id: str, how: Annotated[Cancelling |
 
 async def _cancelled(link: Link, who: Caller, id: str, force: bool) -> str:
     found = await require(link, who, id)
-    who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
+    who.require(_needed(found["kind"]))
     if found["ended_at"] is not None:
         return id
     await in_the_name_of(link, who)
@@ -108,6 +108,14 @@ async def _cancelled(link: Link, who: Caller, id: str, force: bool) -> str:
     elif found["cancel_requested_at"] is None:
         await link.execute("update operation set cancel_requested_at = now() where id = %s", [id])
     return id
+
+
+def _needed(kind: str) -> str:
+    """The scope that an operation needs of whoever cancels it or runs it again."""
+    if kind in GIVEN:
+        # Else who is to be removed would hold that up.
+        return ADMIN
+    return CHAT if kind == "desktop.chat" else WRITE
 
 
 async def _require_time(link: Link, id: str) -> None:
@@ -128,7 +136,7 @@ async def _require_time(link: Link, id: str) -> None:
 async def retry(asked: Asked, who: Reader, id: str) -> Operation:
     """Want the same again, as a new operation."""
     found = await require(asked.link, who, id)
-    who.require(CHAT if found["kind"] == "desktop.chat" else WRITE)
+    who.require(_needed(found["kind"]))
     if found["state"] not in OVER:
         raise Problem(
             HTTPStatus.CONFLICT, "operation", id, f"is {found['state']}", "retry what failed, or was cancelled"
