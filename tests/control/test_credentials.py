@@ -177,6 +177,26 @@ def test_who_is_removed_has_no_passkey_session_or_link_left_and_may_be_invited_a
         assert enrols(mission, client, token).call("GET", "/api/me").json()["person"]["role"] == "viewer"
 
 
+def test_who_is_removed_by_the_web_and_invited_again_has_no_account_of_the_provider(
+    mission: Lab, ada: Person, tab: Tab
+) -> None:
+    added(mission, "bea", "viewer")
+    path = f"/api/people/{person_id(mission, 'bea')}"
+    query = "insert into identity (issuer, subject, person_id) values ('x', 'x', %s)"
+    mission.link.execute(query, [person_id(mission, "bea")])
+
+    def account() -> Any:
+        people = {item["name"]: item for item in ada.call("GET", "/api/people").json()["items"]}
+        return people["bea"]["account"]
+
+    assert account() == "linked"
+    done = ada.call("DELETE", path, ada.signed(REMOVE, '"bea"'), **WAIT).json()
+    assert done["state"] == "done", done["problem"]
+    asked(ada, "/api/people", INVITE, person_values(tab, name="bea", role="viewer"))
+    assert account() is None
+    assert mission.link.execute("select 1 from identity where ended_at is not null").fetchone(), "it is no one else's"
+
+
 def test_what_is_given_is_a_line_of_the_audit_in_the_name_of_who_signed_without_the_secret(
     mission: Lab, ada: Person, tab: Tab
 ) -> None:
@@ -469,16 +489,19 @@ BEYOND = (
     " values ('w', 'w', '\\x01', '{read}', now() + interval '366 days')",
     "update api_key set scopes = '{admin}'",
     "update session set expires_at = now() + interval '1 year'",
+    "update identity set person_id = 'pe_eve'",
+    "update identity set ended_at = now() where person_id = 'pe_ada'",
 )
-AGAIN = "update session set ended_at = null"
+AGAIN = ("update session set ended_at = null", "update identity set ended_at = null")
 
 
 def test_the_workers_account_makes_no_admin_whatever_was_signed(mission: Lab, ada: Person) -> None:
     mission.link.execute("insert into person (id, name, role) values ('pe_eve', 'eve', 'viewer')")
     query = "insert into passkey (id, person_id, name, public_key) values ('\\x02', 'pe_eve', 'x', '\\x02')"
     mission.link.execute(query.encode())
+    mission.link.execute("insert into identity (issuer, subject, person_id) values ('x', 'x', 'pe_ada')")
     with connect(mission.url(WORKER)) as link:
-        for statement in (*BEYOND, AGAIN):
+        for statement in (*BEYOND, *AGAIN):
             with pytest.raises(psycopg.errors.InsufficientPrivilege), link.transaction():
                 link.execute(statement.encode())
         # An admin who is there is not seen by what changes persons.

@@ -196,6 +196,27 @@ def test_who_was_removed_comes_in_by_no_account_of_theirs(mission: Lab, visitor:
     assert (answer.status_code, answer.json()["reason"]) == (403, "was removed")
 
 
+def test_who_gets_the_name_of_somebody_removed_is_not_their_account_until_the_host_offers_it(
+    mission: Lab, visitor: Visitor
+) -> None:
+    mail = {"email": "bea@example.org", "email_verified": True}
+    assert visitor.signs_in("subject-3", **mail).status_code == 200
+    with mission.link.transaction():
+        records.remove(mission.link, HOST, "bea@example.org")
+        records.add(mission.link, "person:ada", "bea@example.org", records.Given("operator"))
+    answer = visitor.signs_in("subject-3", **mail)
+    assert (answer.status_code, answer.json()["reason"]) == (403, "was removed")
+    assert "--mail" in answer.json()["remedy"]
+    with mission.client() as client:
+        ada = enrolled(mission, client, "ada", "admin")
+        people = {item["name"]: item["account"] for item in ada.call("GET", "/api/people").json()["items"]}
+        assert people["bea@example.org"] is None
+    with mission.link.transaction():
+        records.add(mission.link, HOST, "bea@example.org", records.Given(mail="bea@example.org"))
+    answer = visitor.signs_in("subject-3", **mail)
+    assert (answer.status_code, answer.json()["person"]["role"]) == (200, "operator")
+
+
 def test_what_destroys_is_signed_with_a_passkey_all_the_same(mission: Lab, visitor: Visitor) -> None:
     offer(mission, "ada")
     assert visitor.signs_in("subject-1", **MAIL).status_code == 200

@@ -25,7 +25,7 @@ router = APIRouter(prefix="/api")
 JSON_LINES, MOST_LINES = "application/jsonl", 2**53
 Admin = Annotated[Caller, Depends(may(ADMIN))]
 PEOPLE = """select person.*, (select count(*) from passkey where person_id = person.id) as passkeys,
-    case when exists (select 1 from identity where person_id = person.id) then 'linked'
+    case when exists (select 1 from identity where person_id = person.id and ended_at is null) then 'linked'
       when exists (select 1 from mail_offer where person_id = person.id) then 'offered' end as account,
     (select max(expires_at) from enrolment
       where person_id = person.id and used_at is null and expires_at > now()) as invited_until

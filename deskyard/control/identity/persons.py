@@ -33,12 +33,17 @@ def person_of(link: Link, declared: Declared, claims: Mapping[str, Any]) -> str:
         # Two sign-ins of the same account at once make one person.
         link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 11))", ["\n".join(who)])
         person = link.execute(
-            "select person.* from identity join person on person.id = person_id where issuer = %s and subject = %s", who
+            """select person.*, identity.ended_at from identity join person on person.id = person_id
+                where issuer = %s and subject = %s""",
+            who,
         ).fetchone()
         if person is None:
             person = _linked(link, who, mail) or _made(link, who, mail, rule)
-        if person["disabled_at"] is not None:
-            raise NotHere("person", person["name"], "was removed", "ask whoever runs Mission Control")
+        if person["disabled_at"] is not None or person.get("ended_at") is not None:
+            remedy = (
+                "ask whoever runs Mission Control: ./inv control.person NAME --mail ADDRESS lets an account in again"
+            )
+            raise NotHere("person", person["name"], "was removed", remedy)
         if person["by_rule"]:
             _follow(link, person, rule)
     # Written down by then: a passkey of theirs opens nothing any more, either.

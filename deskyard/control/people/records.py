@@ -93,7 +93,10 @@ def remove(link: Link, remover: str, name: str) -> None:
     if row is None:
         raise ConfigError("name", name, "is no person here", "see GET /api/people")
     link.execute("update session set ended_at = now() where person_id = %s and ended_at is null", [row["id"]])
-    # Their accounts at a provider stay theirs: no rule makes them somebody again.
+    # An account at a provider stays theirs, so that no rule makes them somebody again, and stands for nobody who gets
+    # their name later: the host alone offers that anew.
+    query = "update identity set ended_at = now() where person_id = %s and ended_at is null"
+    link.execute(query, [row["id"]])
     for table in ("passkey", "enrolment", "mail_offer"):
         link.execute(f"delete from {table} where person_id = %s".encode(), [row["id"]])
     note(link, remover, "person.remove", name)

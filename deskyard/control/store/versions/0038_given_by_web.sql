@@ -50,4 +50,13 @@ create trigger of_no_admin before delete on passkey for each row
 create trigger of_no_admin before delete on mail_offer for each row
   when (current_user = 'mc_worker') execute function refuse_of_admin();
 grant update (ended_at) on session to mc_worker;
+-- An account of a provider stays with who was removed, and stands for nobody else who gets their name.
+alter table identity add column ended_at timestamptz;
+update identity set ended_at = disabled_at from person where person.id = person_id and disabled_at is not null;
+grant select (ended_at) on identity to mc_web;
+grant select (person_id, ended_at), update (ended_at) on identity to mc_worker;
+create policy worker_reads on identity for select to mc_worker using (true);
+create policy worker_ends on identity for update to mc_worker using (true) with check (ended_at is not null);
+create trigger of_no_admin before update on identity for each row
+  when (current_user = 'mc_worker') execute function refuse_of_admin();
 create policy worker_ends on session for update to mc_worker using (true) with check (ended_at is not null);
