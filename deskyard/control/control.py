@@ -143,13 +143,19 @@ class Control:
             return prove(link, source(self.folder), Gateways())
 
     def person(
-        self, name: str, role: str | None = None, workspaces: list[str] | None = None, mail: str | None = None
+        self,
+        name: str,
+        role: str | None = None,
+        workspaces: list[str] | None = None,
+        mail: str | None = None,
+        gives: str | None = None,
     ) -> dict[str, Any]:
         """Add a person, or give one another link: with it a passkey is enrolled, once, within half an hour."""
         settings = self._settings()
         with self._database() as link, link.transaction():
-            become, token = records.add(link, _host(), name, records.Given(role, workspaces, mail))
-        made = {"name": name, "role": become, "workspaces": workspaces}
+            become, token = records.add(link, _host(), name, records.Given(role, workspaces, mail, gives))
+            row = link.execute("select gives from person where name = %s", [name]).fetchone()
+        made = {"name": name, "role": become, "workspaces": workspaces, "gives": row["gives"] if row else None}
         return {**made, "link": records.enrolment_link(settings.origin, token), "seconds": records.LINK_SECONDS}
 
     def remove_person(self, name: str) -> dict[str, Any]:

@@ -125,6 +125,9 @@ def upgrade(_: Context, json: bool = False) -> None:
         "a new person: operator",
         "workspaces": "comma-separated: the only ones that the person sees (default: all)",
         "mail": "the declared provider's account with this verified mail is this person's, from its first sign-in on",
+        "gives": "of an admin, up to whom they give by the web: viewer (viewers, and keys that neither destroy nor "
+        "decide, for 30 days), or operator (operators, too, and all keys but an admin's, for a year); default: as "
+        "before, a new admin: viewer",
         "remove": "let the person in no more",
         "yes": "do not ask before a person is removed",
         "json": "print JSON",
@@ -136,6 +139,7 @@ def person(
     role: str = "",
     workspaces: str = "",
     mail: str = "",
+    gives: str = "",
     remove: bool = False,
     yes: bool = False,
     json: bool = False,
@@ -150,7 +154,7 @@ def person(
         done = Control().remove_person(name)
         show(done, as_json=json, text=f"{name}: removed")
         return
-    made = Control().person(name, role or None, _list(workspaces) or None, mail or None)
+    made = Control().person(name, role or None, _list(workspaces) or None, mail or None, gives or None)
     within = f"once, within {made['seconds'] // 60} minutes"
     text = f"{name} ({made['role']}) enrols a passkey here, {within}:\n\n  {made['link']}"
     show(made, as_json=json, text=text)

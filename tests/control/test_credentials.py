@@ -22,6 +22,7 @@ from deskyard.control.people.keys import Key
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.store.cluster import WEB, WORKER
 from deskyard.control.store.connection import connect
+from deskyard.errors import ConfigError
 from tests.control.authenticator import Authenticator
 from tests.control.lab import HOST, ORIGIN, Lab
 from tests.control.people import Person, enrolled
@@ -33,11 +34,21 @@ WAIT = {"Prefer": "wait=30"}
 
 @pytest.fixture
 def ada(mission: Lab) -> Iterator[Person]:
-    """An admin with a passkey."""
+    """An admin with a passkey, whom the host lets give operators and mightier keys."""
     mission.declare("lab", "first")
     mission.declare("other", "first")
     with mission.client() as client:
-        yield enrolled(mission, client, "ada", "admin")
+        person = enrolled(mission, client, "ada", "admin")
+        mission.link.execute("update person set gives = 'operator' where name = 'ada'")
+        yield person
+
+
+@pytest.fixture
+def mia(mission: Lab) -> Iterator[Person]:
+    """An admin of whom the host said nothing more."""
+    mission.declare("lab", "first")
+    with mission.client() as client:
+        yield enrolled(mission, client, "mia", "admin")
 
 
 @pytest.fixture
@@ -75,15 +86,14 @@ def asked(person: Person, path: str, kind: str, values: Values, method: str = "P
     return found
 
 
-def forged(mission: Lab, kind: str, values: Values, proof: Any) -> dict[str, Any]:
+def forged(mission: Lab, kind: str, values: Values, proof: Any, name: str = "ada") -> dict[str, Any]:
     """What a taken web process writes down by its own role; the operation at its end."""
     id = f"op_{secrets.token_hex(8)}"
     with mission.link.transaction():
         mission.link.execute(f"set local role {WEB}".encode())
         mission.link.execute(
-            "insert into operation (id, kind, lane, input, proof, actor)"
-            " values (%s, %s, 'taken', %s, %s, 'person:ada')",
-            [id, kind, Jsonb(values), Jsonb(proof) if proof is not None else None],
+            "insert into operation (id, kind, lane, input, proof, actor) values (%s, %s, 'taken', %s, %s, %s)",
+            [id, kind, Jsonb(values), Jsonb(proof) if proof is not None else None, f"person:{name}"],
         )
     return mission.state(id, "done", "failed")
 
@@ -468,8 +478,127 @@ def test_a_worker_that_lost_an_operation_on_its_way_leaves_no_key_behind(
     assert mission.state(id, "running" if lost else "done")
 
 
+MORE = "./inv control.person mia --role admin --gives operator"
+BEYOND_MIA: list[tuple[str, str, Values, str]] = [
+    ("keys", KEY, {"scopes": ["read", "desktops:destroy"]}, "scopes"),
+    ("keys", KEY, {"scopes": ["approvals:decide"]}, "scopes"),
+    ("keys", KEY, {"days": 31}, "days"),
+    ("people", INVITE, {}, "role"),
+    ("people", INVITE, {"workspaces": None}, "role"),
+]
+
+
+@pytest.mark.parametrize(("what", "kind", "change", "field"), BEYOND_MIA)
+def test_an_admin_gives_viewers_and_small_keys_unless_the_host_lets_them_give_more(
+    mission: Lab, mia: Person, tab: Tab, what: str, kind: str, change: Values, field: str
+) -> None:
+    values = (key_values if kind == KEY else person_values)(tab, **change)
+    operations = count(mission, "operation")
+    answer = mia.call("POST", f"/api/{what}", body(mia, kind, values))
+    assert (answer.status_code, answer.json()["field"]) == (403, field), answer.text
+    assert MORE in answer.json()["remedy"] and "is more than mia gives by the web" in answer.json()["reason"]
+    end = forged(mission, kind, values, mia.signed(kind, line(kind, values))["intent"], "mia")
+    assert (end["state"], end["problem"]["field"]) == ("failed", field) and MORE in end["problem"]["remedy"], end
+    assert (count(mission, "operation"), count(mission, "api_key"), count(mission, "person")) == (operations + 1, 0, 1)
+    with mission.link.transaction():
+        records.add(mission.link, HOST, "mia", records.Given("admin", gives="operator"))
+    assert asked(mia, f"/api/{what}", kind, values)["state"] == "done"
+
+
+def test_an_admin_of_whom_the_host_said_nothing_gives_a_viewer_their_link_and_a_small_key(
+    mission: Lab, mia: Person, tab: Tab
+) -> None:
+    small = key_values(tab, scopes=["read", "desktops:write", "chat", "approvals:read"], days=30)
+    assert asked(mia, "/api/keys", KEY, small)["state"] == "done"
+    assert asked(mia, "/api/people", INVITE, person_values(tab, name="bea", role="viewer"))["state"] == "done"
+    again: Values = {"name": "bea", "role": None, "workspaces": None, "seal_to": tab.key}
+    sent = {"sealTo": tab.key, **mia.signed(INVITE, line(INVITE, again))}
+    answer = mia.call("POST", f"/api/people/{person_id(mission, 'bea')}/link", sent, **WAIT)
+    assert (answer.status_code, answer.json()["state"]) == (202, "done")
+
+
+def test_a_link_of_an_operator_is_made_at_the_host_unless_that_lets_an_admin_give_operators(
+    mission: Lab, mia: Person, tab: Tab
+) -> None:
+    added(mission, "eve", "operator")
+    values: Values = {"name": "eve", "role": None, "workspaces": None, "seal_to": tab.key}
+    path = f"/api/people/{person_id(mission, 'eve')}/link"
+    sent = {"sealTo": tab.key, **mia.signed(INVITE, line(INVITE, values))}
+    answer = mia.call("POST", path, sent)
+    assert (answer.status_code, answer.json()["field"]) == (403, "person")
+    assert MORE in answer.json()["remedy"] and "./inv control.person eve there" in answer.json()["remedy"]
+    links = count(mission, "enrolment")
+    assert forged(mission, INVITE, values, sent["intent"], "mia")["problem"]["field"] == "person"
+    assert count(mission, "enrolment") == links
+    with mission.link.transaction():
+        records.add(mission.link, HOST, "mia", records.Given(gives="operator"))
+    sent = {"sealTo": tab.key, **mia.signed(INVITE, line(INVITE, values))}
+    assert mia.call("POST", path, sent, **WAIT).json()["state"] == "done"
+
+
+def test_what_an_admin_gives_is_shown_and_ends_with_their_role(mission: Lab, mia: Person) -> None:
+    def gives() -> tuple[str, list[str], int]:
+        (row,) = mia.call("GET", "/api/people").json()["items"]
+        given = mia.call("GET", "/api/me").json()["gives"]
+        return row["gives"], given["roles"], given["days"]
+
+    assert gives() == ("viewer", ["viewer"], 30)
+    assert mia.call("GET", "/api/me").json()["gives"]["widening"] == MORE
+    with mission.link.transaction():
+        records.add(mission.link, HOST, "mia", records.Given(gives="operator"))
+    assert gives() == ("operator", ["operator", "viewer"], 365)
+    with mission.link.transaction():
+        for change in (records.Given("operator"), records.Given("admin")):
+            records.add(mission.link, HOST, "mia", change)
+    assert gives() == ("viewer", ["viewer"], 30), "who is an admin anew was not marked anew"
+    for role, asked_for in (("operator", "operator"), ("admin", "admin")):
+        with pytest.raises(ConfigError) as refused, mission.link.transaction():
+            records.add(mission.link, HOST, "mia", records.Given(role, gives=asked_for))
+        assert refused.value.field == "--gives"
+
+
+def test_who_answers_for_another_is_no_one_whom_that_other_just_made(mission: Lab, ada: Person, tab: Tab) -> None:
+    added(mission, "eve", "operator")
+    query = """insert into approval_rule (workspace_id, persons, roles, people, keys, operations, actor)
+        values ('other', %s, '{}', '{}', '{}', %s, 'person:ada')"""
+    again: Values = {"name": "eve", "role": None, "workspaces": None, "seal_to": tab.key}
+    path = f"/api/people/{person_id(mission, 'eve')}/link"
+    deciding = key_values(tab, scopes=["read", "approvals:decide"])
+    for persons, operations in ((2, []), (1, ["desktop.destroy"]), (1, [])):
+        mission.link.execute("delete from approval_rule")
+        mission.link.execute(query, [persons, operations])
+        sent = {"sealTo": tab.key, **ada.signed(INVITE, line(INVITE, again))}
+        answers = [
+            (ada.call("POST", "/api/people", body(ada, INVITE, person_values(tab))), "role"),
+            (ada.call("POST", path, sent), "person"),
+            (ada.call("POST", "/api/keys", body(ada, KEY, deciding)), "scopes"),
+        ]
+        for answer, field in answers:
+            assert (answer.status_code, answer.json()["field"]) == (403, field), answer.text
+            assert "the rule of approvals of other" in answer.json()["reason"]
+            assert answer.json()["remedy"].count("./inv control.") == 1
+    before = count(mission, "api_key"), count(mission, "person"), count(mission, "enrolment")
+    for kind, values in ((INVITE, person_values(tab)), (INVITE, again), (KEY, deciding)):
+        end = forged(mission, kind, values, ada.signed(kind, line(kind, values))["intent"])
+        assert "the rule of approvals of other" in end["problem"]["reason"], end
+    assert (count(mission, "api_key"), count(mission, "person"), count(mission, "enrolment")) == before
+    assert ada.call("GET", "/api/me").json()["gives"]["roles"] == ["viewer"]
+    viewer = person_values(tab, role="viewer")
+    assert asked(ada, "/api/people", INVITE, viewer)["state"] == "done", "who answers nothing is no puppet"
+    assert asked(ada, "/api/keys", KEY, key_values(tab, days=365))["state"] == "done"
+    mission.link.execute("delete from approval_rule")
+    assert asked(ada, "/api/keys", KEY, {**deciding, "name": "decides"})["state"] == "done"
+
+
 WITHIN = (
     "insert into person (id, name, role, giver) values ('pe_w', 'w', 'viewer', 'person:ada')",
+    "insert into person (id, name, role, giver) values ('pe_x', 'x', 'operator', 'person:ada')",
+    "insert into enrolment (token_hash, person_id, expires_at, giver) values ('\\x02', 'pe_x', now(), 'person:ada')",
+    "insert into api_key (id, name, auth_hash, scopes, expires_at, giver)"
+    " values ('x', 'x', '\\x02', '{desktops:destroy,approvals:decide}', now() + interval '365 days', 'person:ada')",
+    "insert into api_key (id, name, auth_hash, scopes, expires_at, giver)"
+    " values ('y', 'y', '\\x03', '{read,chat}', now() + interval '30 days', 'person:mia')",
+    "update person set role = 'operator', giver = 'person:ada', disabled_at = null where id = 'pe_gone'",
     "insert into enrolment (token_hash, person_id, expires_at) values ('\\x01', 'pe_eve', now())",
     "insert into api_key (id, name, auth_hash, scopes, expires_at) values ('w', 'w', '\\x01', '{read}', now())",
     "delete from passkey where person_id = 'pe_eve'",
@@ -478,6 +607,18 @@ WITHIN = (
 BEYOND = (
     "insert into person (id, name, role) values ('pe_w', 'w', 'admin')",
     "insert into person (id, name, role, by_rule) values ('pe_w', 'w', 'viewer', true)",
+    "insert into person (id, name, role) values ('pe_w', 'w', 'operator')",
+    "insert into person (id, name, role, giver) values ('pe_w', 'w', 'operator', 'person:mia')",
+    "insert into person (id, name, role, gives) values ('pe_w', 'w', 'viewer', 'operator')",
+    "update person set role = 'operator', giver = 'person:mia', disabled_at = null where id = 'pe_gone'",
+    "update person set gives = 'operator'",
+    "insert into enrolment (token_hash, person_id, expires_at, giver) values ('\\x01', 'pe_op', now(), 'person:mia')",
+    "insert into api_key (id, name, auth_hash, scopes, expires_at, giver)"
+    " values ('w', 'w', '\\x01', '{desktops:destroy}', now(), 'person:mia')",
+    "insert into api_key (id, name, auth_hash, scopes, expires_at)"
+    " values ('w', 'w', '\\x01', '{approvals:decide}', now())",
+    "insert into api_key (id, name, auth_hash, scopes, expires_at, giver)"
+    " values ('w', 'w', '\\x01', '{read}', now() + interval '31 days', 'person:mia')",
     "update person set role = 'admin' where id = 'pe_eve'",
     "update person set name = 'ada' where id = 'pe_eve'",
     "update person set workspaces = '{}' where id = 'pe_eve'",
@@ -492,6 +633,8 @@ BEYOND = (
     "update identity set person_id = 'pe_eve'",
     "update identity set ended_at = now() where person_id = 'pe_ada'",
 )
+OTHERS = """insert into person (id, name, role, disabled_at) values ('pe_gone', 'gone', 'viewer', now()),
+    ('pe_op', 'op', 'operator', null), ('pe_mia', 'mia', 'admin', null)"""
 AGAIN = ("update session set ended_at = null", "update identity set ended_at = null")
 
 
@@ -500,6 +643,7 @@ def test_the_workers_account_makes_no_admin_whatever_was_signed(mission: Lab, ad
     query = "insert into passkey (id, person_id, name, public_key) values ('\\x02', 'pe_eve', 'x', '\\x02')"
     mission.link.execute(query.encode())
     mission.link.execute("insert into identity (issuer, subject, person_id) values ('x', 'x', 'pe_ada')")
+    mission.link.execute(OTHERS.encode())
     with connect(mission.url(WORKER)) as link:
         for statement in (*BEYOND, *AGAIN):
             with pytest.raises(psycopg.errors.InsufficientPrivilege), link.transaction():
@@ -512,6 +656,7 @@ def test_the_workers_account_makes_no_admin_whatever_was_signed(mission: Lab, ad
 
 def test_the_web_process_writes_no_key_person_or_link_by_its_own_role(mission: Lab, ada: Person) -> None:
     mission.link.execute("insert into person (id, name, role) values ('pe_eve', 'eve', 'viewer')")
+    mission.link.execute(OTHERS.encode())
     with psycopg.connect(mission.url_as(WEB), autocommit=True) as link:
         for statement in (*WITHIN, *BEYOND, "insert into key_proof (key_id, secret) values ('w', '\\x01')"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):

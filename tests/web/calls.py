@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from deskyard.control.credentials.giver import Giver
 from deskyard.control.machines.target import upgrade_target
 from deskyard.control.opening import seal
 from deskyard.control.opening.target import session_target
@@ -57,7 +58,11 @@ async def me(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
     role = stand_in.estate.role
     scopes = sorted(ROLES[role])
     person = {"id": "ada", "name": "Ada", "role": role}
-    return JSONResponse({"person": person, "key": None, "scopes": scopes, "passkeys": [PASSKEY], "csrf": None})
+    # As the web process says it of an admin.
+    giver = Giver("Ada", stand_in.estate.gives, stand_in.estate.ruled)
+    gives = giver.shown() if role == "admin" else None
+    answer = {"person": person, "key": None, "scopes": scopes, "gives": gives, "passkeys": [PASSKEY], "csrf": None}
+    return JSONResponse(answer)
 
 
 async def enrol_options(request: Request, stand_in: "StandIn", body: Any) -> Response:

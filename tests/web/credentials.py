@@ -21,7 +21,14 @@ LINK = "https://mission.deskyard.localhost/enrol#a-token-that-is-shown-this-once
 def person(name: str, role: str, **known: Any) -> Thing:
     """A person whom the host made."""
     fresh: Thing = {"id": name.lower(), "name": name, "role": role, "workspaces": None, "byRule": False, "rule": None}
-    fresh |= {"grantedAt": ago(days=20), "passkeys": 0, "giver": None, "account": None, "invitedUntil": None}
+    fresh |= {
+        "grantedAt": ago(days=20),
+        "passkeys": 0,
+        "giver": None,
+        "gives": "viewer",
+        "account": None,
+        "invitedUntil": None,
+    }
     return {**fresh, "createdAt": ago(days=20), **known}
 
 

@@ -123,6 +123,9 @@ class Estate:
     passkeys: int = 0
     # Of whoever is signed in.
     role: str = "admin"
+    # Up to whom Ada gives by the web, and the workspace whose rule of approvals bounds that.
+    gives: str = "operator"
+    ruled: str | None = None
     # Another key than the page's, to which links are sealed.
     sealed_to: str | None = None
     kept: dict[str | None, int | None] = field(default_factory=lambda: {None: 90})

@@ -71,6 +71,51 @@ def test_a_key_is_made_as_was_chosen_and_shown_this_once(browser: Browser, estat
     assert KEY_TEXT not in browser.text()
 
 
+def test_who_gives_little_is_offered_no_more_and_told_which_command_widens_it(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.gives = "viewer"
+    widening = "./inv control.person Ada --role admin --gives operator"
+    opened(browser, estate, "New key")
+    offered = [each.get_attribute("value") for each in browser.all("dialog fieldset:first-of-type input")]
+    assert offered == ["read", "desktops:write", "chat", "approvals:read"]
+    days = browser.find("dialog input[name=days]")
+    assert (days.get_attribute("max"), days.get_property("value")) == ("30", "30")
+    browser.sees("whoever took this page could use one signature of yours for themselves")
+    browser.sees(widening)
+    opened(browser, estate, "Invite")
+    assert [each.get_attribute("value") for each in browser.all("dialog select option")] == ["viewer"]
+    browser.sees(widening)
+    browser.type("dialog input[name=name]", "Eve")
+    browser.click("Make the link, signed by my passkey")
+    browser.sees(LINK)
+    assert signed_for(server, "person.invite") == '"Eve" role=viewer all workspaces'
+
+
+def test_who_answers_approvals_is_left_to_the_host_while_there_is_a_rule(browser: Browser, estate: Estate) -> None:
+    estate.ruled = "team-01"
+    opened(browser, estate, "New key")
+    offered = [each.get_attribute("value") for each in browser.all("dialog fieldset:first-of-type input")]
+    assert "approvals:decide" not in offered and "desktops:destroy" in offered
+    browser.sees("while team-01 has a rule of approvals")
+    browser.sees("./inv control.key NAME --scopes approvals:decide")
+    opened(browser, estate, "Invite")
+    assert [each.get_attribute("value") for each in browser.all("dialog select option")] == ["viewer"]
+    browser.sees("./inv control.person NAME --role operator")
+
+
+@pytest.mark.parametrize(("gives", "offered"), [("viewer", False), ("operator", True)])
+def test_a_new_link_is_offered_for_whom_the_admin_may_give(
+    browser: Browser, estate: Estate, gives: str, offered: bool
+) -> None:
+    estate.gives = gives
+    browser.open("/settings")
+    row(browser, "Dee")
+    words = [" ".join(each.get_property("textContent").split()) for each in browser.all("main button")]
+    assert ("New link for Dee" in words) is offered
+    assert {"New link for Cas", "Remove… Dee"} <= set(words)
+
+
 def test_a_name_that_is_taken_is_said_and_the_form_stays(browser: Browser, estate: Estate) -> None:
     opened(browser, estate, "New key")
     browser.type("dialog input[name=name]", "taken")
@@ -171,6 +216,8 @@ def test_a_browser_without_its_passkey_makes_nothing(browser: Browser, estate: E
 def test_each_dialog_is_for_everybody_in_both_themes_and_on_a_phone(
     browser: Browser, estate: Estate, axe: str, words: str
 ) -> None:
+    # All that these may say.
+    estate.gives, estate.ruled = "viewer", "team-01"
     opened(browser, estate, words)
     browser.script(axe)
     for theme in ("light", "dark"):

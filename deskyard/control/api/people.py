@@ -15,9 +15,11 @@ from deskyard.control.api.caller import COOKIE, Caller, Connection, Link, Row, c
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.signing import IntentToSign, SignedIntent, WantedIntent
 from deskyard.control.api.problem import Problem
+from deskyard.control.credentials.giver import RULED, Giver
 from deskyard.control.people import enrolment, passkeys, session
 from deskyard.control.people.intent import LIFE_SECONDS, SIGNED, Intent
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.people.scopes import ADMIN
 
 router = APIRouter(prefix="/api", tags=["people"])
 CHALLENGE_SECONDS = 180
@@ -70,11 +72,21 @@ async def me(link: Connection, who: Annotated[Caller, Depends(caller)]) -> dict[
         "person": {name: person[name] for name in ("id", "name", "role")} if person else None,
         "key": {"id": key["id"], "name": key["name"]} if key else None,
         "scopes": sorted(who.scopes),
+        "gives": await _given_by(link, who),
         "passkeys": [
             {"id": passkeys.written(bytes(record["id"])), "name": record["name"], "createdAt": record["created_at"]}
             for record in found
         ],
     }
+
+
+async def _given_by(link: Link, who: Caller) -> dict[str, Any] | None:
+    """What an admin gives by the web as things are now; None for who gives nothing."""
+    if who.person is None or ADMIN not in who.scopes:
+        return None
+    ruled = await rows.row(link, RULED, [])
+    where = ruled["workspace_id"] if ruled is not None else None
+    return Giver(who.person["name"], who.person["gives"], where).shown()
 
 
 @router.post("/enrol/options")

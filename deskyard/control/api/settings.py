@@ -58,6 +58,9 @@ class Person(Form):
     giver: str | None = Field(
         None, description="Who gave it to them, as the audit has it; none: a rule, or it was not written down yet."
     )
+    gives: Literal["viewer", "operator"] = Field(
+        "viewer", description="Of an admin: up to whom they give by the web, as the host says of them."
+    )
     passkeys: int
     account: Literal["linked", "offered"] | None = Field(
         None, description="Whether an account of the declared provider is this person, or the next one with their mail."

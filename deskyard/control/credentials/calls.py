@@ -17,6 +17,7 @@ from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.credentials import target
+from deskyard.control.credentials.giver import KEY_AT_HOST, PERSON_AT_HOST, RULED, Giver
 from deskyard.control.credentials.target import DAYS, MOST_DAYS, MOST_NAME, Invitation, NewKey, Removal
 from deskyard.control.opening import seal
 from deskyard.control.people.scopes import ADMIN
@@ -39,7 +40,7 @@ Values = dict[str, Any]
 async def person(who: Annotated[Caller, Depends(may(ADMIN))]) -> Caller:
     """An admin who is a person; raises a 403 for a key, which could make itself others."""
     if who.person is None:
-        remedy = f"sign in as an admin, or use the host: {target.KEY_AT_HOST}, {target.PERSON_AT_HOST}"
+        remedy = f"sign in as an admin, or use the host: {KEY_AT_HOST}, {PERSON_AT_HOST}"
         raise Problem(
             HTTPStatus.FORBIDDEN, "caller", who.actor, "is a key: only a person makes keys and persons", remedy
         )
@@ -54,10 +55,12 @@ class WantedKey(Form):
 
     name: Name
     scopes: list[Annotated[str, Field(max_length=40)]] = Field(
-        min_length=1, max_length=20, description="What it may; `admin` is given at the host alone."
+        min_length=1,
+        max_length=20,
+        description="What it may, of `gives.scopes` of GET /api/me; `admin` is given at the host alone.",
     )
     workspaces: Workspaces | None = Field(None, description="The only ones that it sees; none: all.")
-    days: Annotated[StrictInt, Field(ge=1, le=MOST_DAYS)] = DAYS
+    days: Annotated[StrictInt, Field(ge=1, le=MOST_DAYS, description="Up to `gives.days` of GET /api/me.")] = DAYS
     seal_to: SealTo
     intent: SignedIntent | None = None
 
@@ -67,7 +70,7 @@ class WantedPerson(Form):
 
     name: Name
     role: Literal["viewer", "operator", "admin"] = Field(
-        "operator", description="What they may; `admin` is given at the host alone."
+        "viewer", description="What they may, of `gives.roles` of GET /api/me; `admin` is given at the host alone."
     )
     workspaces: Workspaces | None = Field(None, description="The only ones that they see; none: all.")
     seal_to: SealTo
@@ -94,6 +97,8 @@ async def make_key(asked: Asked, who: Admin, wanted: WantedKey) -> Operation:
         key = target.parsed(target.KEY, values)
         assert isinstance(key, NewKey)
         key.require()
+        with _forbidden():
+            key.require_of(await _giver(asked.link, who))
         await _require_workspaces(asked.link, wanted.workspaces)
         with _conflict():
             target.require_free(key.name, await rows.row(asked.link, target.KEY_THERE, [key.name]))
@@ -156,8 +161,11 @@ async def _invited(
         assert isinstance(invitation, Invitation)
         invitation.require()
         await _require_workspaces(asked.link, invitation.workspaces)
+        there = await rows.row(asked.link, target.PERSON_THERE, [invitation.name])
         with _conflict():
-            invitation.require_person(await rows.row(asked.link, target.PERSON_THERE, [invitation.name]))
+            invitation.require_person(there)
+        with _forbidden():
+            invitation.require_of(await _giver(asked.link, who), there)
         proof = await proof_of(asked.link, who, target.INVITE, invitation.target, intent)
         return Wanted(target.INVITE, input=values, proof=proof, lane=LANE)
 
@@ -165,12 +173,27 @@ async def _invited(
 
 
 @contextlib.contextmanager
-def _conflict() -> Iterator[None]:
-    """Let what is refused for how things are now be a 409."""
+def _refused(status: HTTPStatus) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise Problem(HTTPStatus.CONFLICT, error.field, error.value, error.reason, error.remedy) from error
+        raise Problem(status, error.field, error.value, error.reason, error.remedy) from error
+
+
+def _conflict() -> contextlib.AbstractContextManager[None]:
+    """Let what is refused for how things are now be a 409."""
+    return _refused(HTTPStatus.CONFLICT)
+
+
+def _forbidden() -> contextlib.AbstractContextManager[None]:
+    """Let what this admin does not give be a 403."""
+    return _refused(HTTPStatus.FORBIDDEN)
+
+
+async def _giver(link: Link, who: Caller) -> Giver:
+    assert who.person is not None
+    ruled = await rows.row(link, RULED, [])
+    return Giver(who.person["name"], who.person["gives"], ruled["workspace_id"] if ruled is not None else None)
 
 
 async def _person(link: Link, id: str) -> Row:

@@ -2,13 +2,16 @@
 
 from typing import Any
 
+from deskyard.control.credentials import giver as givers
 from deskyard.control.credentials import target
+from deskyard.control.credentials.giver import Giver
 from deskyard.control.credentials.target import Invitation, NewKey, Removal
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.opening import secret
 from deskyard.control.people import records
 from deskyard.control.people.records import Given
 from deskyard.control.store.connection import Link, Row
+from deskyard.errors import ConfigError
 
 
 def give(link: Link, held: Claim, actor: str, origin: str) -> dict[str, Any]:
@@ -27,6 +30,7 @@ def give(link: Link, held: Claim, actor: str, origin: str) -> dict[str, Any]:
 
 def _make_key(link: Link, held: Claim, actor: str, wanted: NewKey) -> dict[str, Any]:
     wanted.require()
+    wanted.require_of(_giver(link, actor))
     _require_workspaces(link, wanted.workspaces)
     target.require_free(wanted.name, link.execute(target.KEY_THERE, [wanted.name]).fetchone())
     made = records.make_key(link, actor, wanted.name, [*wanted.scopes], _list(wanted.workspaces), wanted.days)
@@ -36,6 +40,7 @@ def _make_key(link: Link, held: Claim, actor: str, wanted: NewKey) -> dict[str, 
 def _invite(link: Link, held: Claim, actor: str, wanted: Invitation, found: Row | None, origin: str) -> dict[str, Any]:
     wanted.require()
     wanted.require_person(found)
+    wanted.require_of(_giver(link, actor), found)
     if wanted.role is None:
         token = records.link_again(link, actor, wanted.name)
     else:
@@ -50,6 +55,16 @@ def _remove(link: Link, actor: str, wanted: Removal, found: Row | None) -> dict[
     assert found is not None
     records.remove(link, actor, wanted.name)
     return {"removed": found["id"]}
+
+
+def _giver(link: Link, actor: str) -> Giver:
+    """Who signed, with what they give as the database has it now."""
+    name = actor.removeprefix("person:")
+    row = link.execute(givers.GIVER, [name]).fetchone()
+    if row is None:
+        raise ConfigError("person", name, "is no admin any more", "let an admin ask for it")
+    ruled = link.execute(givers.RULED).fetchone()
+    return Giver(row["name"], row["gives"], ruled["workspace_id"] if ruled is not None else None)
 
 
 def _require_workspaces(link: Link, workspaces: tuple[str, ...] | None) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deskyard.control.credentials.giver import KEY_AT_HOST, PERSON_AT_HOST, Giver
 from deskyard.control.opening import seal
 from deskyard.control.people.scopes import ADMIN, ROLES, SCOPES
 from deskyard.errors import ConfigError
@@ -18,7 +19,6 @@ KEY, INVITE, REMOVE = "key.create", "person.invite", "person.remove"
 KINDS = (KEY, INVITE, REMOVE)
 MOST_DAYS, DAYS = 365, 30
 MOST_NAME = 60
-PERSON_AT_HOST, KEY_AT_HOST = "./inv control.person", "./inv control.key"
 
 # Whoever has one of these names already, or is of that name.
 KEY_THERE = "select 1 from api_key where name = %s and revoked_at is null and expires_at > now()"
@@ -60,6 +60,11 @@ class NewKey:
             raise ConfigError("days", self.days, "is no time for a key that is made by the web", remedy)
         _require_some(self.workspaces)
         seal.recipient(self.seal_to)
+
+    def require_of(self, giver: Giver) -> None:
+        """Raise `ConfigError` for a key that is more than its giver gives."""
+        giver.require_scopes(self.scopes, self.name)
+        giver.require_days(self.days, self.name)
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,13 @@ class Invitation:
         elif found["role"] == ADMIN:
             remedy = f"make it there: {PERSON_AT_HOST} {shlex.quote(self.name)}"
             raise ConfigError("person", self.name, "is an admin, whose links are made at the host alone", remedy)
+
+    def require_of(self, giver: Giver, found: Mapping[str, Any] | None) -> None:
+        """Raise `ConfigError` for a role, or a link of somebody who has one, that is more than its giver gives."""
+        if self.role is not None:
+            giver.require_role(self.role, self.name)
+        elif found is not None:
+            giver.require_role(str(found["role"]), self.name, "person")
 
 
 @dataclass(frozen=True)

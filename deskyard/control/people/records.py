@@ -14,7 +14,7 @@ from deskyard.control.api.caller import fresh_token
 from deskyard.control.identity.persons import verified_mail
 from deskyard.control.people import enrolment
 from deskyard.control.people.keys import Key
-from deskyard.control.people.scopes import ADMIN, ROLES, SCOPES
+from deskyard.control.people.scopes import ADMIN, GIVES, ROLES, SCOPES
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 
@@ -46,6 +46,8 @@ class Given:
     role: str | None = None
     workspaces: list[str] | None = None
     mail: str | None = None
+    # Up to whom an admin gives by the web: said by the host alone.
+    gives: str | None = None
 
 
 def add(link: Link, giver: str, name: str, given: Given) -> tuple[str, str]:
@@ -58,6 +60,7 @@ def add(link: Link, giver: str, name: str, given: Given) -> tuple[str, str]:
     stays = known is not None and given.role is None and given.workspaces is None
     role = given.role or (known["role"] if known is not None else ROLE)
     _require_role(role, given.workspaces)
+    _require_gives(role, given.gives)
     if known is None:
         query = "insert into person (id, name, role, workspaces, giver) values (%s, %s, %s, %s, %s) returning id"
         row = link.execute(query, [f"pe_{secrets.token_hex(8)}", name, role, given.workspaces, giver]).fetchone()
@@ -70,8 +73,11 @@ def add(link: Link, giver: str, name: str, given: Given) -> tuple[str, str]:
     assert row is not None
     if given.mail is not None:
         _offer(link, row["id"], given.mail)
-    token = _enrolling(link, row["id"])
-    note(link, giver, "person.link", name, role=role, workspaces=given.workspaces, mail=given.mail)
+    if given.gives is not None:
+        link.execute("update person set gives = %s where id = %s", [given.gives, row["id"]])
+    token = _enrolling(link, row["id"], giver)
+    detail = {"role": role, "workspaces": given.workspaces, "mail": given.mail, "gives": given.gives}
+    note(link, giver, "person.link", name, **detail)
     return role, token
 
 
@@ -81,8 +87,8 @@ def link_again(link: Link, giver: str, name: str) -> str:
     row = link.execute(query, [name]).fetchone()
     if row is None:
         raise ConfigError("person", name, "is no person here", "see GET /api/people")
-    token = _enrolling(link, row["id"])
-    note(link, giver, "person.link", name, role=row["role"], workspaces=None, mail=None)
+    token = _enrolling(link, row["id"], giver)
+    note(link, giver, "person.link", name, role=row["role"], workspaces=None, mail=None, gives=None)
     return token
 
 
@@ -106,9 +112,9 @@ def make_key(link: Link, maker: str, name: str, scopes: list[str], workspaces: l
     """Make an API key: hashes of it are kept."""
     key = Key.fresh()
     link.execute(
-        "insert into api_key (id, name, auth_hash, scopes, workspaces, expires_at)"
-        " values (%s, %s, %s, %s, %s, now() + make_interval(days => %s))",
-        [key.id, name, key.auth_hash, sorted(set(scopes)), workspaces, days],
+        "insert into api_key (id, name, auth_hash, scopes, workspaces, expires_at, giver)"
+        " values (%s, %s, %s, %s, %s, now() + make_interval(days => %s), %s)",
+        [key.id, name, key.auth_hash, sorted(set(scopes)), workspaces, days, maker],
     )
     link.execute("insert into key_proof (key_id, secret) values (%s, %s)", [key.id, key.proof_secret])
     note(link, maker, "key.make", key.id, name=name, scopes=sorted(set(scopes)), workspaces=workspaces)
@@ -126,12 +132,13 @@ def note(link: Link, actor: str, action: str, target: str, **detail: Any) -> Non
     link.execute(query, [actor, action, target, Jsonb(detail)])
 
 
-def _enrolling(link: Link, person: str) -> str:
+def _enrolling(link: Link, person: str, giver: str) -> str:
     """The token of a new link that enrols a passkey of a person."""
     token = fresh_token()
     link.execute(
-        "insert into enrolment (token_hash, person_id, expires_at) values (%s, %s, now() + make_interval(secs => %s))",
-        [enrolment.kept(enrolment.shown(token)), person, LINK_SECONDS],
+        "insert into enrolment (token_hash, person_id, expires_at, giver)"
+        " values (%s, %s, now() + make_interval(secs => %s), %s)",
+        [enrolment.kept(enrolment.shown(token)), person, LINK_SECONDS, giver],
     )
     return token
 
@@ -153,3 +160,12 @@ def _require_role(role: str, workspaces: list[str] | None) -> None:
     if role == "admin" and workspaces is not None:
         remedy = "leave --workspaces out, or choose another role"
         raise ConfigError("--role", role, "is of all workspaces: keys and people are of all", remedy)
+
+
+def _require_gives(role: str, gives: str | None) -> None:
+    """Raise `ConfigError` for what nobody gives by the web, or nobody of a role."""
+    if gives is not None and gives not in GIVES:
+        raise ConfigError("--gives", gives, "is given by nobody by the web", f"choose one of: {', '.join(GIVES)}")
+    if gives is not None and role != ADMIN:
+        remedy = f"add --role {ADMIN}, or leave it out"
+        raise ConfigError("--gives", gives, f"is for admins, and this is a person of role {role}", remedy)

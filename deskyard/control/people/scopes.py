@@ -19,6 +19,8 @@ ROLES = {
     "operator": frozenset({READ, WRITE, DESTROY, CHAT, APPROVALS, DECIDE}),
     "admin": frozenset(SCOPES),
 }
+# Up to whom an admin gives by the web, as the host says of each.
+GIVES = ("viewer", "operator")
 
 
 def bounded(scopes: Iterable[str], workspaces: Iterable[str] | None) -> frozenset[str]:

@@ -274,7 +274,19 @@ export interface Me {
   person: { id: string; name: string; role: string } | null;
   key: { id: string; name: string } | null;
   scopes: string[];
+  gives: Gives | null;
   passkeys: Passkey[];
+}
+
+/** What an admin gives by the web. */
+export interface Gives {
+  roles: string[];
+  scopes: string[];
+  days: number;
+  /** A workspace whose rule of approvals asks for another than who asks. */
+  ruled: string | null;
+  /** The command at the host that lets them give more. */
+  widening: string | null;
 }
 
 export interface ApiKey {
@@ -297,6 +309,7 @@ export interface Person {
   rule: string | null;
   grantedAt: string | null;
   giver: string | null;
+  gives: "viewer" | "operator";
   passkeys: number;
   account: "linked" | "offered" | null;
   invitedUntil: string | null;
