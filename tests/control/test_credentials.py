@@ -526,7 +526,7 @@ def test_a_link_of_an_operator_is_made_at_the_host_unless_that_lets_an_admin_giv
     sent = {"sealTo": tab.key, **mia.signed(INVITE, line(INVITE, values))}
     answer = mia.call("POST", path, sent)
     assert (answer.status_code, answer.json()["field"]) == (403, "person")
-    assert MORE in answer.json()["remedy"] and "./inv control.person eve there" in answer.json()["remedy"]
+    assert MORE in answer.json()["remedy"] and "at the host: ./inv control.person eve;" in answer.json()["remedy"]
     links = count(mission, "enrolment")
     assert forged(mission, INVITE, values, sent["intent"], "mia")["problem"]["field"] == "person"
     assert count(mission, "enrolment") == links

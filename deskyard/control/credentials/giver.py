@@ -57,24 +57,25 @@ class Giver:
         return f"{PERSON_AT_HOST} {shlex.quote(self.name)} --role {ADMIN} --gives {OPERATOR}"
 
     def require_role(self, role: str, name: str, field: str = "role") -> None:
-        """Raise `ConfigError` for a role, or a link of who has it, that they do not give."""
+        """Raise `ConfigError` for a role, or a link of who has it, that they do not give; `field` says which."""
         if role not in self.bounds.roles:
-            at_host = f"{PERSON_AT_HOST} {shlex.quote(name)}" + (f" --role {role}" if field == "role" else "")
-            raise self._refusal(
-                field, role if field == "role" else name, f"{at_host} there", role in self._allowed.roles
-            )
+            added, value = (f" --role {role}", role) if field == "role" else ("", name)
+            at_host = f"make it at the host: {PERSON_AT_HOST} {shlex.quote(name)}{added}"
+            raise self._refusal(field, value, at_host, ruled=role in BOUNDS[self.gives].roles)
 
     def require_scopes(self, scopes: tuple[str, ...], name: str) -> None:
         """Raise `ConfigError` for a scope that they do not give."""
         for scope in scopes:
             if scope not in self.bounds.scopes:
-                at_host = f"leave it out, or {KEY_AT_HOST} {shlex.quote(name)} --scopes {','.join(scopes)} there"
-                raise self._refusal("scopes", scope, at_host, scope in self._allowed.scopes)
+                command = f"{KEY_AT_HOST} {shlex.quote(name)} --scopes {','.join(scopes)}"
+                at_host = f"leave it out, or make the key at the host: {command}"
+                raise self._refusal("scopes", scope, at_host, ruled=scope in BOUNDS[self.gives].scopes)
 
     def require_days(self, days: int, name: str) -> None:
         """Raise `ConfigError` for a key that counts for longer than they give."""
         if days > self.bounds.days:
-            at_host = f"write 1 to {self.bounds.days}, or {KEY_AT_HOST} {shlex.quote(name)} --days {days} there"
+            command = f"{KEY_AT_HOST} {shlex.quote(name)} --days {days}"
+            at_host = f"write 1 to {self.bounds.days}, or make the key at the host: {command}"
             raise self._refusal("days", days, at_host, ruled=False)
 
     def shown(self) -> dict[str, Any]:
@@ -85,13 +86,9 @@ class Giver:
             "widening": None if self.gives == OPERATOR else self.widening,
         }
 
-    @property
-    def _allowed(self) -> Bounds:
-        return BOUNDS[self.gives]
-
     def _refusal(self, field: str, value: object, at_host: str, ruled: bool) -> ConfigError:
         if ruled:
             reason = f"could answer as somebody else where the rule of approvals of {self.ruled} asks for another"
             return ConfigError(field, value, f"{reason}: given at the host alone while there is a rule", at_host)
         reason = f"is more than {self.name} gives by the web"
-        return ConfigError(field, value, reason, f"{at_host}; {self.widening} lets {self.name} give it from then on")
+        return ConfigError(field, value, reason, f"{at_host}; or let {self.name} give more: {self.widening}")
