@@ -18,7 +18,7 @@ from pathlib import Path
 from deskyard.host.deadline import Deadline
 
 MARK = "DESKYARD_PROGRAM"
-TERM_SECONDS, KILL_SECONDS = 20.0, 10.0
+KILL_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 PROC = Path("/proc")
 # So often all is looked at again where something ended meanwhile, or began to be another program. To be missed, a
@@ -65,7 +65,7 @@ def running(marks: Collection[str], held: Mapping[Process, str] | None = None) -
     return found
 
 
-def end(mark: str, term_seconds: float = TERM_SECONDS, tick: Callable[[], object] = lambda: None) -> list[Process]:
+def end(mark: str, term_seconds: float, tick: Callable[[], object] = lambda: None) -> list[Process]:
     """End all of a program, with SIGTERM and then with SIGKILL; what the kernel has not ended in time.
 
     The topmost are told first, which end what they started in its order. `tick` is called again and again meanwhile.

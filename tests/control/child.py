@@ -53,6 +53,17 @@ def leave(name: str) -> None:
             file.write(json.dumps({"event": program, "desktop": None, "pid": pid}) + "\n")
 
 
+def end_in_order(desktop: str, name: str) -> None:
+    """Wait as a real program does that is told to end by its worker's end: its engine has a step to finish then."""
+    try:
+        (LAB / "gates" / name).open().read()
+    except KeyboardInterrupt:
+        effect(event="stops", desktop=desktop)
+        (LAB / "gates" / f"{name}-step").open().read()
+        effect(event="stopped", desktop=desktop)
+        raise
+
+
 def main() -> int:
     die_with_parent(signal.SIGKILL)
     line = sys.stdin.readline()
@@ -66,6 +77,10 @@ def main() -> int:
         effect(event="proof", desktop=None, proof=wanted["proof"])
     if name.startswith("leaves"):
         leave(name)
+    if name.startswith("orderly"):
+        from deskyard.control.jobs.child import listen
+
+        listen()
     print(f"{name} begins", file=sys.stderr, flush=True)
     if name.startswith("fails"):
         tell(problem={"field": "machine", "value": name, "reason": "did not start", "remedy": "look at it"})
@@ -80,6 +95,8 @@ def main() -> int:
     if name.endswith("patient"):
         # As the engine does: it ends a step before it ends.
         signal.signal(signal.SIGTERM, lambda *_: effect(event="stops", desktop=wanted["desktop"]))
+    if name.startswith("orderly"):
+        end_in_order(wanted["desktop"], name)
     if name.startswith(("blocks", "leaves")):
         # Until somebody writes into it: nothing is asked again and again.
         (LAB / "gates" / name).open().read()

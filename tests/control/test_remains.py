@@ -3,17 +3,25 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
+from deskyard.control import remains
 from deskyard.control.jobs import claim as claims
+from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.slots import MOST
+from deskyard.control.remains import Remains
+from deskyard.control.store.connection import Link
+from deskyard.engine import command as engine
 from deskyard.host import offspring
 from deskyard.host.background import Background, start_time
 from deskyard.host.deadline import Deadline
-from tests.control.lab import WAIT_SECONDS, Lab
+from tests.control.lab import LEASE_SECONDS, WAIT_SECONDS, Lab
 from tests.control.slotted import slotted
 from tests.control.test_operations import want
 
@@ -64,10 +72,22 @@ def said(owner: httpx.Client, operation: str) -> list[str]:
     return [line["line"] for line in owner.get(f"/api/operations/{operation}/log").json()["items"]]
 
 
-@pytest.mark.parametrize("name", ["leaves", "leaves-deaf"])
 def test_what_a_killed_program_started_is_gone_before_the_operation_is_begun_again(
-    mission: Lab, owner: httpx.Client, name: str
+    mission: Lab, owner: httpx.Client
 ) -> None:
+    begun_again(mission, owner, "leaves")
+
+
+def test_what_hears_no_sigterm_is_gone_too_before_the_operation_is_begun_again(
+    mission: Lab, owner: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remains, "ORDERLY_SECONDS", 0.5)
+    with slotted(mission, MOST):
+        begun_again(mission, owner, "leaves-deaf")
+    mission.worker()
+
+
+def begun_again(mission: Lab, owner: httpx.Client, name: str) -> None:
     operation = leaving(mission, owner, name)
     (holder,) = started(mission, "alone")
     os.kill(mission.pids(f"lab.{name}")[-1], signal.SIGKILL)
@@ -96,6 +116,48 @@ def test_what_the_program_of_a_killed_worker_started_is_gone_before_the_next_beg
     assert owner.get(f"/api/operations/{operation}").json()["attempt"] == 2
     mission.open("leaves")
     mission.state(operation, "done")
+
+
+def test_a_program_that_ends_in_order_as_its_worker_is_killed_ends_its_step_before_the_next_begins(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    mission.declare("lab", "orderly")
+    for name in ("orderly", "orderly-step"):
+        mission.gate(name)
+    operation = want(owner, "lab.orderly")
+    mission.until(BEGINS, [operation, 1])
+    program = mission.pids("lab.orderly")[0]
+    mission.end("worker", signal.SIGKILL)
+    assert Deadline(WAIT_SECONDS).wait_for(lambda: mission.effects("lab.orderly") == ["begin", "stops"], 0.05)
+    mission.worker()
+    query = "select 1 from operation_log where operation_id = %s and line like %s"
+    mission.until(query, [operation, f"ends what its program left%(process {program})%"])
+    # It is held longer when it was told to end again.
+    held = mission.state(operation, "running")["lease_until"]
+    mission.until("select 1 from operation where id = %s and lease_until > %s", [operation, held])
+    assert start_time(program) is not None
+    mission.open("orderly-step")
+    mission.until(BEGINS, [operation, 2])
+    assert mission.effects("lab.orderly") == ["begin", "stops", "stopped", "begin"]
+    mission.open("orderly")
+    mission.state(operation, "done")
+
+
+def test_what_ends_in_order_has_longer_than_the_engine_takes_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    process, given = offspring.Process(1, 1, 0, "engine"), []
+    monkeypatch.setattr(offspring, "running", lambda _: {"mark": [process]})
+    monkeypatch.setattr(offspring, "end", lambda _, seconds, tick: given.append(seconds) or [])
+
+    @contextmanager
+    def away() -> Iterator[Link]:
+        raise psycopg.OperationalError
+        yield
+
+    held = Claim("op", 1, "workspace.up", "lab", None, {}, None, "key:one", "engine", datetime.now(UTC))
+    Remains(away, held, "mark", LEASE_SECONDS).end()
+    assert given == [remains.ORDERLY_SECONDS] and given[0] > engine.ORDERLY_SECONDS
+    Remains(away, held, "mark", LEASE_SECONDS).end(by_force=True)
+    assert given[1:] == [0]
 
 
 def test_what_a_cancelled_program_started_is_gone_before_the_next_of_its_workspace_begins(
@@ -214,6 +276,7 @@ def test_an_operation_says_what_of_its_program_the_kernel_does_not_end_and_waits
     mission: Lab, owner: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offspring, "KILL_SECONDS", 0.5)
+    monkeypatch.setattr(remains, "ORDERLY_SECONDS", 0.5)
     with slotted(mission, MOST):
         operation = leaving(mission, owner, "leaves-deaf")
         (holder,) = started(mission, "alone")

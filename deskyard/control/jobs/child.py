@@ -31,8 +31,7 @@ AHEAD = ("deskyard.access.access", "deskyard.access.egress", "deskyard.life.idle
 
 def main() -> int:
     """Do it; the exit code says whether it went well."""
-    die_with_parent(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, _interrupt)
+    listen()
     for name in AHEAD:
         importlib.import_module(name)
     line = sys.stdin.readline()
@@ -50,12 +49,21 @@ def main() -> int:
     return 0
 
 
+def listen() -> None:
+    """Have SIGTERM, and the end of the worker, interrupt this program."""
+    die_with_parent(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
 def tell(**values: Any) -> None:
     """Write an object down for the worker."""
     print(json.dumps(values, default=str), flush=True)
 
 
 def _interrupt(_number: int, _frame: object) -> None:
+    # Told once: it is told again when its worker ends, and by who goes on then, and a second interrupt would kill the
+    # engine in the middle of a step. Not ignored, which what is started as it ends would be born with.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     raise KeyboardInterrupt
 
 

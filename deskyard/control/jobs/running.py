@@ -34,7 +34,7 @@ from deskyard.control.opening import secret
 from deskyard.control.opening.target import SESSION, session_target
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
-from deskyard.control.remains import Lost, Remains
+from deskyard.control.remains import ORDERLY_SECONDS, Forced, Lost, Remains
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import AWAY
 from deskyard.control.store.pool import Lend
@@ -42,7 +42,6 @@ from deskyard.control.tasks import jobs as tasks
 from deskyard.control.upkeep import brought, closing
 from deskyard.errors import DeskyardError
 from deskyard.host import offspring
-from deskyard.host.command import end_group
 from deskyard.host.deadline import Deadline
 from deskyard.plan.power import NoRoom
 
@@ -59,10 +58,6 @@ log = logging.getLogger(__name__)
 
 class Cancelled(Exception):
     """A person wanted it ended, and its program ended in its own order."""
-
-
-class Forced(Exception):
-    """It did not end in its own order when a person wanted that, and was killed."""
 
 
 class Killed(DeskyardError):
@@ -189,14 +184,13 @@ class Runner:
             if process.returncode < 0 or not done:
                 remains.end()
         except Forced:
-            remains.end(0)
+            remains.end(by_force=True)
             process.wait()
             raise
         except BaseException:
-            # Whoever has it by now finds them, too.
-            if process.poll() is None:
-                end_group(process)
-            offspring.end(process.mark)
+            # Whoever has it by now finds them, too, and begins nothing before they have ended.
+            offspring.end(process.mark, ORDERLY_SECONDS)
+            process.poll()
             raise
         return self._outcome(lend, held, process.returncode, done)
 

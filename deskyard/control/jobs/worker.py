@@ -18,7 +18,7 @@ from deskyard.control.jobs.running import CHILD, Runner
 from deskyard.control.jobs.slots import full, slots
 from deskyard.control.jobs.standby import Standby
 from deskyard.control.people.passkeys import Passkeys
-from deskyard.control.remains import Lost, Remains
+from deskyard.control.remains import Forced, Lost, Remains
 from deskyard.control.store.clock import Clock
 from deskyard.control.store.connection import AWAY, Link, attend
 from deskyard.control.store.pool import pool
@@ -87,7 +87,10 @@ class Worker:
 
     def _clear(self, remains: Remains) -> None:
         try:
-            remains.end()
+            try:
+                remains.end()
+            except Forced:
+                remains.end(by_force=True)
             with self._pool.connection() as link:
                 claims.give_back(link, remains.held)
         except Lost:

@@ -76,7 +76,7 @@ def test_what_a_killed_program_started_in_its_own_session_is_found_and_ended(yar
     parent.kill()
     parent.wait(SECONDS)
     assert yard.pids() == {child}
-    assert offspring.end(yard.mark) == []
+    assert offspring.end(yard.mark, SECONDS) == []
     assert gone(child)
 
 
@@ -103,7 +103,7 @@ signal.pause()
 """
     yard.start(sys.executable, "-c", code)
     assert began.read_text() == "there"
-    assert offspring.end(yard.mark) == []
+    assert offspring.end(yard.mark, SECONDS) == []
     assert ended.read_text() == "-9"
     assert not (yard.folder / "told").exists()
 
@@ -112,7 +112,7 @@ def test_of_another_program_nothing_is_found_or_ended(yard: Yard, tmp_path: Path
     parent, child = yard.family()
     other = offspring.fresh()
     assert offspring.running([other]) == {}
-    assert offspring.end(other) == []
+    assert offspring.end(other, SECONDS) == []
     assert offspring.running([other, yard.mark]).keys() == {yard.mark}
     assert not gone(parent.pid) and not gone(child)
 
@@ -124,7 +124,7 @@ def test_who_took_the_mark_off_is_found_by_who_started_it(yard: Yard) -> None:
     child = int(began.read_text())
     assert ready.read_text() == "held"
     assert child in yard.pids()
-    assert offspring.end(yard.mark) == []
+    assert offspring.end(yard.mark, SECONDS) == []
     assert gone(child)
 
 
@@ -144,7 +144,7 @@ signal.pause()
     try:
         # Neither while its parent is there, nor once that is gone.
         assert pid is not None and yard.pids() == {parent.pid}
-        assert offspring.end(yard.mark) == []
+        assert offspring.end(yard.mark, SECONDS) == []
         assert gone(parent.pid) and left.pid() == pid
     finally:
         left.stop()
@@ -185,7 +185,7 @@ def test_a_connection_that_ssh_keeps_goes_on_with_its_way(yard: Yard) -> None:
         assert first.stdout is not None and first.stdout.read(4) == b"SSH-"
         master = subprocess.run(check, capture_output=True, text=True, check=True, timeout=SECONDS).stderr
         assert yard.pids() == {first.pid}
-        assert offspring.end(yard.mark) == []
+        assert offspring.end(yard.mark, SECONDS) == []
         after = subprocess.run(check, capture_output=True, text=True, check=True, timeout=SECONDS).stderr
         assert after == master and str(first.pid) not in master
         second = yard.start(*carry)
