@@ -99,7 +99,7 @@ def _look(marks: frozenset[str], held: Mapping[Process, str]) -> tuple[dict[str,
             process = _process(pid)
             if process is None:
                 continue
-            environment = (PROC / str(pid) / "environ").read_bytes()
+            environment = _environment(pid)
             is_whole = is_whole and not (environment == b"" and _is_between(pid))
         except PermissionError:
             # Not ours: whoever started it could look at it.
@@ -132,12 +132,28 @@ def _owner(pid: int, processes: Mapping[int, Process], owner: dict[int, str | No
 
 
 def _process(pid: int) -> Process | None:
-    """The process with this number; None for a zombie, which holds nothing any more, and for a thread of the kernel."""
+    """The process with this number; None for a zombie, which holds nothing any more, and for a thread of the kernel.
+
+    One whose first thread alone has ended looks like a zombie, and goes on, as what waits for a disk in another does.
+    """
     before, _, after = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")
     fields = after.split()
-    if fields[0] in "ZX" or int(fields[6]) & PF_KTHREAD:
+    if (fields[0] in "ZX" and int(fields[17]) < 2) or int(fields[6]) & PF_KTHREAD:
         return None
     return Process(pid, int(fields[19]), int(fields[1]), before.partition("(")[2])
+
+
+def _environment(pid: int) -> bytes:
+    """That of a process, by any thread that has it still; empty if none has."""
+    folder = PROC / str(pid)
+    with contextlib.suppress(ProcessLookupError):
+        if environment := (folder / "environ").read_bytes():
+            return environment
+    for thread in (folder / "task").iterdir():
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            if environment := (thread / "environ").read_bytes():
+                return environment
+    return b""
 
 
 def _is_between(pid: int) -> bool:

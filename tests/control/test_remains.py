@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -144,9 +144,15 @@ def test_a_program_that_ends_in_order_as_its_worker_is_killed_ends_its_step_befo
 
 
 def test_what_ends_in_order_has_longer_than_the_engine_takes_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    process, given = offspring.Process(1, 1, 0, "engine"), []
+    process = offspring.Process(1, 1, 0, "engine")
+    given: list[float] = []
+
+    def end(_mark: str, seconds: float, _tick: Callable[[], object]) -> list[offspring.Process]:
+        given.append(seconds)
+        return []
+
     monkeypatch.setattr(offspring, "running", lambda _: {"mark": [process]})
-    monkeypatch.setattr(offspring, "end", lambda _, seconds, tick: given.append(seconds) or [])
+    monkeypatch.setattr(offspring, "end", end)
 
     @contextmanager
     def away() -> Iterator[Link]:

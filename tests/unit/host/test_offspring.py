@@ -24,6 +24,18 @@ open(began, "w").write(str(process.pid))
 sys.stdin.read()
 """
 HOLDS = "import os, signal; open({ready!r}, 'w').write('held'); signal.pause()"
+# Its first thread ends, and another goes on.
+HEADLESS = """
+import ctypes, pathlib, threading
+def hold():
+    # There is no event for that.
+    while ") Z " not in pathlib.Path("/proc/self/stat").read_text():
+        pass
+    open({ready!r}, "w").write("held")
+    threading.Event().wait()
+threading.Thread(target=hold).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 DEAF = "import signal; signal.signal(15, signal.SIG_IGN); open({ready!r}, 'w').write('held'); signal.pause()"
 
 
@@ -85,6 +97,37 @@ def test_what_hears_no_sigterm_is_killed_when_its_time_is_over(yard: Yard) -> No
     ticks: list[int] = []
     assert offspring.end(yard.mark, 0.5, lambda: ticks.append(1)) == []
     assert gone(child) and ticks
+
+
+def test_a_program_whose_first_thread_alone_has_ended_is_found_and_ended(yard: Yard) -> None:
+    parent, child = yard.family(HEADLESS)
+    assert ") Z " in Path(f"/proc/{child}/stat").read_text()
+    assert yard.pids() == {parent.pid, child}
+    parent.kill()
+    parent.wait(SECONDS)
+    assert yard.pids() == {child}
+    assert offspring.end(yard.mark, SECONDS) == []
+    # Whoever it was given to may not have heard of its end yet.
+    assert len(list(Path(f"/proc/{child}/task").glob("*"))) < 2
+
+
+def test_one_whose_other_threads_show_no_environment_is_held_by_what_it_was_before(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, child = yard.family(HEADLESS)
+    parent.kill()
+    parent.wait(SECONDS)
+    (found,) = offspring.running([yard.mark])[yard.mark]
+    with monkeypatch.context() as bare:
+        bare.setattr(offspring, "_environment", lambda pid: b"" if pid == child else b"OTHER=1")
+        assert offspring.running([yard.mark]) == {}
+        assert offspring.running([yard.mark], {found: yard.mark}) == {yard.mark: [found]}
+
+
+def test_a_zombie_holds_nothing_and_is_not_found(yard: Yard) -> None:
+    parent, _ = yard.family()
+    assert offspring.end(yard.mark, SECONDS) == []
+    assert ") Z " in Path(f"/proc/{parent.pid}/stat").read_text() and yard.pids() == set()
 
 
 def test_the_topmost_ends_what_it_started_in_its_own_order(yard: Yard) -> None:
