@@ -1,11 +1,13 @@
-"""All that a program started and that still runs, in whatever session: known by a mark in its environment.
+"""All that a program started and that still runs, in whatever session: known by a secret in its environment.
 
-The kernel hands the environment on at every fork, also once the parents are gone: no session, group or parent has to be
-known, and no control group has to be ours. What a program leaves on purpose is started with an empty mark. The
-connection that ssh keeps for others (`ControlPersist`) writes its title over its environment, and so is nobody's.
+Its mark is the hash of that secret: whoever reads the mark starts nothing that counts as the program's. The kernel
+hands the environment on at every fork, also once the parents are gone: no session, group or parent has to be known, and
+no control group has to be ours. What a program leaves on purpose is started with an empty secret. The connection that
+ssh keeps for others (`ControlPersist`) writes its title over its environment, and so is nobody's.
 """
 
 import contextlib
+import hashlib
 import os
 import secrets
 import select
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from deskyard.host.deadline import Deadline
 
-MARK = "DESKYARD_PROGRAM"
+SECRET = "DESKYARD_PROGRAM"
 KILL_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 PROC = Path("/proc")
@@ -42,13 +44,18 @@ class Process:
 
 
 def fresh() -> str:
-    """A mark that no program has yet."""
+    """A secret that no program has yet."""
     return secrets.token_hex(16)
+
+
+def mark_of(secret: bytes) -> str:
+    """The mark of a program that has this secret in its environment."""
+    return hashlib.sha256(secret).hexdigest()
 
 
 def of_nobody() -> dict[str, str]:
     """What stands beside ours in the environment of a program that is to go on, whoever of ours is ended."""
-    return {MARK: ""} if MARK in os.environ else {}
+    return {SECRET: ""} if SECRET in os.environ else {}
 
 
 def running(marks: Collection[str], held: Mapping[Process, str] | None = None) -> dict[str, list[Process]]:
@@ -108,9 +115,9 @@ def _look(marks: frozenset[str], held: Mapping[Process, str]) -> tuple[dict[str,
             is_whole = False
             continue
         processes[pid] = process
-        text = _marked(environment)
-        if text is not None or process in held:
-            owner[pid] = held.get(process) if text is None else text
+        secret = _secret(environment)
+        if secret is not None or process in held:
+            owner[pid] = held.get(process) if secret is None else mark_of(secret)
     found: dict[str, list[Process]] = {}
     for pid, process in processes.items():
         mark = _owner(pid, processes, owner)
@@ -161,9 +168,9 @@ def _is_between(pid: int) -> bool:
     return not (PROC / str(pid) / "cmdline").read_bytes()
 
 
-def _marked(environment: bytes) -> str | None:
-    start = f"{MARK}=".encode()
-    return next((part[len(start) :].decode() for part in environment.split(b"\0") if part.startswith(start)), None)
+def _secret(environment: bytes) -> bytes | None:
+    start = f"{SECRET}=".encode()
+    return next((part[len(start) :] for part in environment.split(b"\0") if part.startswith(start)), None)
 
 
 def _send(processes: Collection[Process], sign: signal.Signals) -> None:

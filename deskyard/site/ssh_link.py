@@ -196,7 +196,7 @@ def _config(link: SshLink, gateway_address: str, desktops: Sequence[tuple[str, s
     inside = daemon.inside() if read_site(link.site).backend == "libvirt" else []
     if inside:
         # It ends with its connection, which may be kept when whoever began it is ended with all that it started.
-        lines.append(f"  ProxyCommand env {offspring.MARK}= {shlex.join(inside)} socat - TCP:%h:%p")
+        lines.append(f"  ProxyCommand env {offspring.SECRET}= {shlex.join(inside)} socat - TCP:%h:%p")
     for name, address in desktops:
         lines += [f"Host {name}", f"  HostName {address}", f"  HostKeyAlias {host_alias(link.workspace, name)}"]
         lines += [f"  ProxyJump {GATEWAY}"]

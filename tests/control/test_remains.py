@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.slots import MOST
 from deskyard.control.remains import Remains
+from deskyard.control.store.cluster import WEB
 from deskyard.control.store.connection import Link
 from deskyard.engine import command as engine
 from deskyard.host import offspring
@@ -164,6 +166,25 @@ def test_what_ends_in_order_has_longer_than_the_engine_takes_for_that(monkeypatc
     assert given == [remains.ORDERLY_SECONDS] and given[0] > engine.ORDERLY_SECONDS
     Remains(away, held, "mark", LEASE_SECONDS).end(by_force=True)
     assert given[1:] == [0]
+
+
+def test_whoever_reads_the_mark_of_a_program_can_hold_its_operation_by_nothing_that_it_starts(
+    mission: Lab, owner: httpx.Client
+) -> None:
+    operation = leaving(mission, owner)
+    with psycopg.connect(mission.url_as(WEB)) as link:
+        row = link.execute("select program from operation where id = %s", [operation]).fetchone()
+    assert row is not None and row[0]
+    with subprocess.Popen(["sleep", "infinity"], env={**os.environ, offspring.SECRET: row[0]}) as stranger:
+        try:
+            os.kill(mission.pids("lab.leaves")[-1], signal.SIGKILL)
+            mission.until(BEGINS, [operation, 2])
+            assert start_time(stranger.pid) is not None
+            assert not any(f"(process {stranger.pid})" in line for line in said(owner, operation))
+        finally:
+            stranger.kill()
+    mission.open("leaves")
+    mission.state(operation, "done")
 
 
 def test_what_a_cancelled_program_started_is_gone_before_the_next_of_its_workspace_begins(

@@ -52,19 +52,19 @@ class Standby:
         return _handed(self._started(), text, note)
 
     def _started(self) -> Program:
-        mark = offspring.fresh()
+        secret = offspring.fresh()
         program = Program(
             self._argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=tree(),
-            env={**os.environ, offspring.MARK: mark},
+            env={**os.environ, offspring.SECRET: secret},
             text=True,
             errors="replace",
             start_new_session=True,
         )
-        program.mark = mark
+        program.mark = offspring.mark_of(secret.encode())
         return program
 
 

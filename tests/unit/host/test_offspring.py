@@ -43,7 +43,8 @@ class Yard:
     """Programs with a mark of their own, which say by pipes that they are there."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.mark = folder, offspring.fresh()
+        self.folder, self.secret = folder, offspring.fresh()
+        self.mark = offspring.mark_of(self.secret.encode())
         self.begun: list[subprocess.Popen[bytes]] = []
 
     def pipe(self, name: str) -> Path:
@@ -51,7 +52,7 @@ class Yard:
         return self.folder / name
 
     def start(self, *argv: str, **env: str) -> subprocess.Popen[bytes]:
-        marked = {**os.environ, offspring.MARK: self.mark, **env}
+        marked = {**os.environ, offspring.SECRET: self.secret, **env}
         pipe = subprocess.PIPE
         self.begun.append(subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=marked, start_new_session=True))
         return self.begun[-1]
@@ -153,14 +154,27 @@ signal.pause()
 
 def test_of_another_program_nothing_is_found_or_ended(yard: Yard, tmp_path: Path) -> None:
     parent, child = yard.family()
-    other = offspring.fresh()
+    other = offspring.mark_of(offspring.fresh().encode())
     assert offspring.running([other]) == {}
     assert offspring.end(other, SECONDS) == []
     assert offspring.running([other, yard.mark]).keys() == {yard.mark}
     assert not gone(parent.pid) and not gone(child)
 
 
-def test_who_took_the_mark_off_is_found_by_who_started_it(yard: Yard) -> None:
+@pytest.mark.parametrize("given", [b"", b"\xff", None], ids=["nothing", "no text", "the mark"])
+def test_who_does_not_have_the_secret_is_not_found(yard: Yard, given: bytes | None) -> None:
+    ready = yard.pipe("ready")
+    secret = os.fsdecode(yard.mark.encode() if given is None else given)
+    stranger = yard.start(sys.executable, "-c", HOLDS.format(ready=str(ready)), **{offspring.SECRET: secret})
+    assert ready.read_text() == "held"
+    try:
+        assert offspring.running([yard.mark]) == {} and offspring.end(yard.mark, SECONDS) == []
+        assert not gone(stranger.pid)
+    finally:
+        stranger.kill()
+
+
+def test_who_took_the_secret_off_is_found_by_who_started_it(yard: Yard) -> None:
     ready, began = yard.pipe("ready"), yard.pipe("began")
     bare = ["env", "-i", sys.executable, "-c", HOLDS.format(ready=str(ready))]
     yard.start(sys.executable, "-c", STARTS, str(began), *bare)
@@ -216,7 +230,7 @@ def test_a_connection_that_ssh_keeps_goes_on_with_its_way(yard: Yard) -> None:
     server = [f"-o{name}={value}" for name, value in options.items()]
     daemon = Background("sshd", folder / "server")
     daemon.start(["/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", *server])
-    way = f"env {offspring.MARK}= socat - TCP:127.0.0.1:{port},retry=100,interval=0.1"
+    way = f"env {offspring.SECRET}= socat - TCP:127.0.0.1:{port},retry=100,interval=0.1"
     kept = {"ControlMaster": "auto", "ControlPath": folder / "control", "ControlPersist": 60, "ProxyCommand": way}
     kept |= {"IdentityFile": folder / "own", "StrictHostKeyChecking": "no", "UserKnownHostsFile": "/dev/null"}
     ssh = ["ssh", "-F", "none", "-q", *(f"-o{name}={value}" for name, value in kept.items())]

@@ -1,5 +1,6 @@
 -- The mark of the program that does an operation (see deskyard/host/offspring.py): written down before that is told what
--- to do, so that whoever goes on finds all that it started. `remains` names what of it the kernel does not end.
+-- to do, so that whoever goes on finds all that it started. Who reads it, as the web process may, can give it to nothing:
+-- it is the hash of what that program has in its environment. `remains` names what of it the kernel does not end.
 alter table operation
   add column program text,
   add column remains text,
