@@ -124,6 +124,9 @@ def main() -> int:
     else:
         held = {"shut_out": True} if name.startswith("held") else {}
         tell(result={"seen": wanted["input"], "actor": wanted["actor"], **held})
+    if name.startswith("tells"):
+        effect(event="told", desktop=wanted["desktop"])
+        (LAB / "gates" / name).open().read()
     return 0
 
 

@@ -207,6 +207,24 @@ def stuck(mission: Lab, owner: httpx.Client) -> tuple[str, int]:
     return operation, started(mission, "alone")[0]
 
 
+@pytest.mark.parametrize("name", ["tells", "tells-patient"], ids=["is ended", "ends by itself"])
+def test_what_was_done_before_it_heard_that_it_is_to_stop_is_written_down(
+    mission: Lab, owner: httpx.Client, name: str
+) -> None:
+    mission.declare("lab", name)
+    mission.gate(name)
+    operation = want(owner, f"lab.{name}", "freeze")
+    assert Deadline(WAIT_SECONDS).wait_for(lambda: "told" in mission.effects(f"lab.{name}"), 0.05)
+    owner.post(f"/api/operations/{operation}/cancel").raise_for_status()
+    if name == "tells-patient":
+        assert Deadline(WAIT_SECONDS).wait_for(lambda: "stops" in mission.effects(f"lab.{name}"), 0.05)
+        mission.open(name)
+    mission.state(operation, "done")
+    found = owner.get(f"/api/operations/{operation}").json()
+    assert found["result"] is not None and found["problem"] is None
+    assert owner.get(f"/api/desktops/lab.{name}").json()["frozenAt"] is not None
+
+
 def be_later(mission: Lab, operation: str, seconds: int) -> None:
     """As if it had been asked to stop so much earlier."""
     query = "update operation set cancel_requested_at = cancel_requested_at - make_interval(secs => %s) where id = %s"

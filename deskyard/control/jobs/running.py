@@ -229,7 +229,7 @@ class Runner:
                 stops = self._hold(lend, held, process, stops)
                 renewal = Deadline(self.lease / claims.RENEWALS)
         process.wait()
-        if stops:
+        if stops and not _is_whole(done):
             Remains(lend, held, process.mark, self.lease).end()
             raise Cancelled
         return done
@@ -247,14 +247,14 @@ class Runner:
             wish = claims.renew(link, held, self.lease)
         if wish is None:
             raise Lost
-        if wish is Wish.KILL:
+        if wish is Wish.KILL and process.poll() != 0:
             raise Forced
         if wish is Wish.STOP and not stops and process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
         if (process.poll() or 0) < 0:
             # What it started may hold its streams open.
             Remains(lend, held, process.mark, self.lease).end()
-        return wish is Wish.STOP
+        return wish is not Wish.NONE
 
     def _outcome(self, lend: Lend, held: Claim, code: int, done: Mapping[str, Any]) -> dict[str, Any]:
         if "problem" in done:
@@ -265,15 +265,22 @@ class Runner:
                 wish = claims.renew(link, held, self.lease)
             if wish is None:
                 raise Lost
-            if wish is not Wish.NONE:
+            if wish is Wish.NONE:
+                if code == -signal.SIGKILL:
+                    raise Killed(held)
+                remedy = "see its log, then retry it"
+                raise DeskyardError("operation", held.kind, f"its program ended with {code}", remedy)
+            if not done:
                 raise Cancelled
-            if code == -signal.SIGKILL:
-                raise Killed(held)
-            raise DeskyardError("operation", held.kind, f"its program ended with {code}", "see its log, then retry it")
         if "secret" in done:
             with lend() as link:
                 return dict(secret.keep(link, held, done["secret"], session_target(held.desktop, held.input)))
         return dict(done.get("result") or {})
+
+
+def _is_whole(done: Mapping[str, Any]) -> bool:
+    """Whether all was done, however late a person wanted that it stops: what came of it has to be written down."""
+    return "result" in done or "secret" in done
 
 
 def _mistake(held: Claim, error: psycopg.Error) -> dict[str, str]:
