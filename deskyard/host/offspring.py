@@ -78,7 +78,7 @@ def end(mark: str, term_seconds: float, tick: Callable[[], object] = lambda: Non
     The topmost are told first, which end what they started in its order. `tick` is called again and again meanwhile.
     """
     held: dict[Process, str] = {}
-    told: set[Process] = set()
+    ending: set[Process] = set()
     terming, killing = Deadline(term_seconds), Deadline(term_seconds + KILL_SECONDS)
     while left := running([mark], held).get(mark, []):
         if killing.is_over:
@@ -88,9 +88,9 @@ def end(mark: str, term_seconds: float, tick: Callable[[], object] = lambda: Non
             _send(left, signal.SIGKILL)
         else:
             pids = {process.pid for process in left}
-            topmost = [process for process in left if process.parent not in pids and process not in told]
+            topmost = [process for process in left if process.parent not in pids and process not in ending]
             _send(topmost, signal.SIGTERM)
-            told.update(topmost)
+            ending.update(topmost)
         tick()
         _wait(left, min(LOOK_SECONDS, (killing if terming.is_over else terming).left))
     return []
