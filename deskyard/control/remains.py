@@ -28,7 +28,7 @@ class Lost(Exception):
 
 @dataclass
 class Remains:
-    """What is left of a program; the operation is held meanwhile, and says what the kernel does not end."""
+    """All that is left of a program; the operation is held meanwhile, and says what the kernel does not end."""
 
     lend: Lend
     held: Claim

@@ -54,12 +54,12 @@ def mark_of(secret: bytes) -> str:
 
 
 def of_nobody() -> dict[str, str]:
-    """What stands beside ours in the environment of a program that is to go on, whoever of ours is ended."""
+    """Variables beside ours in the environment of a program that is to go on, whoever of ours is ended."""
     return {SECRET: ""} if SECRET in os.environ else {}
 
 
 def running(marks: Collection[str], held: Mapping[Process, str] | None = None) -> dict[str, list[Process]]:
-    """What runs of the programs with these marks, themselves among them; only marks of which something runs.
+    """Find all that runs of the programs with these marks, themselves among it; only marks of which something runs.
 
     `held` are those of which it is known already: their parents, by which they were found, may be gone.
     """
@@ -97,7 +97,7 @@ def end(mark: str, term_seconds: float, tick: Callable[[], object] = lambda: Non
 
 
 def _look(marks: frozenset[str], held: Mapping[Process, str]) -> tuple[dict[str, list[Process]], bool]:
-    """What was found, and whether nothing can have been missed: who ended as it was looked at may have left others."""
+    """Look once; whether nothing can have been missed, too: who ended as it was looked at may have left others."""
     processes: dict[int, Process] = {}
     owner: dict[int, str | None] = {}
     is_whole = True
