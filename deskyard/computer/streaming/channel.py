@@ -12,7 +12,7 @@ from deskyard.wire.computer import STREAM_BYTES, STREAMS_PATH
 
 
 class Channel:
-    """What `POST /v1/streams` gives; of the event loop alone."""
+    """Made by `POST /v1/streams`; of the event loop alone."""
 
     def __init__(self, stream: Stream) -> None:
         self.id = secrets.token_urlsafe(STREAM_BYTES)

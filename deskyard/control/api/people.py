@@ -81,7 +81,7 @@ async def me(link: Connection, who: Annotated[Caller, Depends(caller)]) -> dict[
 
 
 async def _given_by(link: Link, who: Caller) -> dict[str, Any] | None:
-    """What an admin gives by the web as things are now; None for who gives nothing."""
+    """The bounds of an admin who gives by the web, as things are now; None for who gives nothing."""
     if who.person is None or ADMIN not in who.scopes:
         return None
     ruled = await rows.row(link, RULED, [])

@@ -44,7 +44,7 @@ class Giver:
 
     @property
     def bounds(self) -> Bounds:
-        """What they give as things are now."""
+        """The roles, scopes and days that they give, as things are now."""
         found = BOUNDS[self.gives]
         if self.ruled is None:
             return found
