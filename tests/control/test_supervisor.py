@@ -81,6 +81,16 @@ def test_what_is_no_role_or_scope_is_refused(site: Site) -> None:
         site.control.key("test", ["everything"], None, 1)
 
 
+def test_the_host_says_up_to_whom_an_admin_gives_by_the_web(site: Site) -> None:
+    assert site.control.person("gus", "admin")["gives"] == "viewer"
+    assert site.control.person("gus", gives="operator")["gives"] == "operator"
+    assert site.control.person("gus")["gives"] == "operator", "another link leaves it as it is"
+    site.control.remove_person("gus")
+    assert site.control.person("gus", "admin")["gives"] == "viewer", "who was removed is marked anew"
+    with pytest.raises(ConfigError, match="is for admins"):
+        site.control.person("hal", "operator", gives="operator")
+
+
 def test_a_person_who_was_removed_comes_in_by_no_link(site: Site) -> None:
     site.control.person("eve", "viewer")
     assert site.control.remove_person("eve")["removed"]

@@ -81,12 +81,10 @@ async def me(link: Connection, who: Annotated[Caller, Depends(caller)]) -> dict[
 
 
 async def _given_by(link: Link, who: Caller) -> dict[str, Any] | None:
-    """The bounds of an admin who gives by the web, as things are now; None for who gives nothing."""
+    """The roles, scopes and days that an admin gives by the web as things are now; None for who gives nothing."""
     if who.person is None or ADMIN not in who.scopes:
         return None
-    ruled = await rows.row(link, RULED, [])
-    where = ruled["workspace_id"] if ruled is not None else None
-    return Giver(who.person["name"], who.person["gives"], where).shown()
+    return Giver.of(who.person, await rows.row(link, RULED, [])).shown()
 
 
 @router.post("/enrol/options")

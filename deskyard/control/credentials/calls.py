@@ -192,8 +192,7 @@ def _forbidden() -> contextlib.AbstractContextManager[None]:
 
 async def _giver(link: Link, who: Caller) -> Giver:
     assert who.person is not None
-    ruled = await rows.row(link, RULED, [])
-    return Giver(who.person["name"], who.person["gives"], ruled["workspace_id"] if ruled is not None else None)
+    return Giver.of(who.person, await rows.row(link, RULED, []))
 
 
 async def _person(link: Link, id: str) -> Row:

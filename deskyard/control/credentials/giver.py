@@ -5,6 +5,7 @@ was asked for as a sign-in, for a key or a link of their own choice. What they g
 """
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,9 +43,14 @@ class Giver:
     gives: str
     ruled: str | None = None
 
+    @classmethod
+    def of(cls, person: Mapping[str, Any], rule: Mapping[str, Any] | None) -> "Giver":
+        """The giver of the row of a person, and of that of a rule if there is any."""
+        return cls(person["name"], person["gives"], rule["workspace_id"] if rule is not None else None)
+
     @property
     def bounds(self) -> Bounds:
-        """The roles, scopes and days that they give, as things are now."""
+        """The roles and scopes that they give as things are now."""
         found = BOUNDS[self.gives]
         if self.ruled is None:
             return found

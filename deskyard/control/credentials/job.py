@@ -63,8 +63,7 @@ def _giver(link: Link, actor: str) -> Giver:
     row = link.execute(givers.GIVER, [name]).fetchone()
     if row is None:
         raise ConfigError("person", name, "is no admin any more", "let an admin ask for it")
-    ruled = link.execute(givers.RULED).fetchone()
-    return Giver(row["name"], row["gives"], ruled["workspace_id"] if ruled is not None else None)
+    return Giver.of(row, link.execute(givers.RULED).fetchone())
 
 
 def _require_workspaces(link: Link, workspaces: tuple[str, ...] | None) -> None:
