@@ -195,6 +195,7 @@ def test_many_are_moved_only_if_they_are_as_many_as_was_seen(mission: Lab, owner
         "count": 2,
         "desktops": ["lab.d1", "lab.d2"],
         "operations": [],
+        **{"upgrades": [], "skipped": [], "toSign": None},
     }
     refused = owner.post("/api/fleet/actions", json=wanted)
     assert (refused.status_code, refused.json()["field"]) == (409, "expectedCount")

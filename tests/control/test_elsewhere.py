@@ -315,7 +315,7 @@ def test_a_backup_moves_a_database_there_and_back_and_one_that_holds_something_i
     with connect(place.url(WORKER)) as link:
         assert link.execute("select id from desktop").fetchall() == [{"id": "lab.first"}]
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            link.execute("update person set role = 'admin'")
+            link.execute("insert into person (id, name, role, giver) values ('eve', 'eve', 'admin', 'person:ada')")
     with pytest.raises(HostError, match="holds a database"):
         backup.restore(place, path, dry_run=True)
     (tmp_path / "back").mkdir()
