@@ -91,7 +91,8 @@ def test_a_connection_that_was_lost_is_said_to_be_and_the_operation_is_done_afte
     mission.declare("lab", "blocks")
     gate = mission.gate("blocks")
     id = owner.post("/api/desktops/lab.blocks/restart").json()["id"]
-    mission.state(id, "running")
+    # Before its program begins, the mark of that is written down.
+    assert Deadline(WAIT_SECONDS).wait_for(lambda: bool(mission.effects("lab.blocks")), 0.02)
     with mission.link.transaction():
         mission.link.execute("select 1 from operation where id = %s for update", [id])
         gate.write_text("go\n")
