@@ -157,6 +157,19 @@ def test_what_runs_is_seen_as_ready(api: httpx.Client, ours: Running) -> None:
     assert (workspace["url"], workspace["problem"]) == (ours.plan.gateway.url, None)
 
 
+def test_host_says_which_image_a_desktop_runs(api: httpx.Client, ours: Running) -> None:
+    def desktop() -> dict[str, Any]:
+        return dict(api.get(f"/api/desktops/{ours.name}.desk").json())
+
+    # It is asked once a minute.
+    assert Deadline(300).wait_for(lambda: desktop()["imageNow"] is not None, 1.0)
+    name, _, digest = desktop()["imageNow"].rpartition("-")
+    assert (name, len(digest)) == ("desktop", 16)
+    dry = {"action": "upgrade", "selector": {"workspace": ours.name}, "expectedCount": 0, "dryRun": True}
+    skipped = api.post("/api/fleet/actions", json=dry).json()["skipped"]
+    assert [each["id"] for each in skipped] == [f"{ours.name}.desk"]
+
+
 def test_a_link_of_the_api_opens_the_desktop_and_is_shown_once(api: httpx.Client, ours: Running) -> None:
     operation = done(api, f"/api/desktops/{ours.name}.desk/session", 300, {"mode": "view"})
     assert "link" not in operation["result"]
