@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import HostError
+from deskyard.host.command import end_group
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import tree
 
@@ -90,19 +91,21 @@ def screen() -> Iterator[Screen]:
 
 @contextmanager
 def running(argv: list[str], env: dict[str, str], passed: Sequence[int] = ()) -> Iterator[int]:
-    """A program, by its process id, that is ended on the way out."""
+    """A program, by its process id, that is ended with all of its group on the way out."""
     process = subprocess.Popen(
-        argv, env=env, pass_fds=passed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        argv,
+        env=env,
+        pass_fds=passed,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
     )
     try:
         yield process.pid
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(10)
+        # A session's bus outlives the program that began it, and what it started outlives the bus.
+        end_group(process)
 
 
 def free_port() -> int:
