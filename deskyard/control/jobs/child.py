@@ -212,6 +212,8 @@ def _answers(desktop: str, route: str) -> None:
 
 JOBS: dict[str, Job] = {
     **{f"desktop.{verb}": _power(verb) for verb in ("start", "stop", "restart")},
+    # A paused machine goes on by that, with its clock set right on the way.
+    "desktop.resume": _power("start"),
     **dict.fromkeys(HALTING, halt),
     "desktop.create": _create,
     "desktop.destroy": _destroy,

@@ -19,32 +19,27 @@ def _pause(wanted: Wanted) -> dict[str, Any]:
     return {"result": power.pause(desktop_target(wanted), to_disk=wanted["input"].get("to_disk") is True)}
 
 
-def _resume(wanted: Wanted) -> dict[str, Any]:
-    from deskyard.life import power
-
-    # Its clock is set right on the way.
-    return {"result": power.start(desktop_target(wanted))}
-
-
 def _upgrade(wanted: Wanted) -> dict[str, Any]:
     from deskyard.life import system
 
     given = wanted["input"]
     # Whatever is built by now: what was signed is this image.
-    done = system.upgrade(desktop_target(wanted), packages=given.get("packages") is True, only=str(given["image"]))
-    return {"result": {name: done[name] for name in PARTS if name in done}}
+    packages, image = given.get("packages") is True, str(given["image"])
+    return _exchanged(system.upgrade(desktop_target(wanted), packages=packages, only=image))
 
 
 def _preview(wanted: Wanted) -> dict[str, Any]:
     from deskyard.life import system
 
-    done = system.upgrade(desktop_target(wanted), dry_run=True)
+    return _exchanged(system.upgrade(desktop_target(wanted), dry_run=True))
+
+
+def _exchanged(done: Mapping[str, Any]) -> dict[str, Any]:
     return {"result": {name: done[name] for name in PARTS if name in done}}
 
 
 JOBS: dict[str, Callable[[Wanted], dict[str, Any]]] = {
     "desktop.pause": _pause,
-    "desktop.resume": _resume,
     UPGRADE: _upgrade,
     PREVIEW: _preview,
 }
