@@ -1,12 +1,13 @@
 """The inputs of an image, and the digest that stands for them."""
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from deskyard.model.image import AnyImage, CustomImage, Image
-from deskyard.plan.image.image import BASES, BaseKind, role_folder
+from deskyard.plan.image.image import BASES, BaseKind, image_variables, role_folder
 from deskyard.plan.image.layer import layer_files
 from deskyard.plan.image.suites import TESTS
 
@@ -38,7 +39,7 @@ SNAPSHOT_COMMON = ("ansible/roles/package_snapshot",)
 SNAPSHOT_MECHANISM = {"package snapshot": "deskyard/plan/image/package_snapshot.py"}
 # Packages of our own environment that run in the build, as this file pins them.
 LOCK, PINNED = "requirements.lock", ("ansible-core",)
-CODE, TOOL = "mechanism/", "tool/"
+CODE, TOOL, VARIABLES = "mechanism/", "tool/", "variables/"
 OWN_IMPORT = re.compile(rb"^[ \t]*from deskyard[\w.]* import (?:\(([^)]*)\)|([^\n]*))\n", re.MULTILINE)
 IGNORED_NAMES = {".git", "__pycache__", "node_modules", ".pytest_cache", ".mypy_cache", ".ruff_cache", "dist"}
 DIGEST_LENGTH = 16
@@ -57,11 +58,14 @@ def digest_of(name: str, base: BaseKind, found: Mapping[str, str]) -> str:
 def inputs(image: AnyImage, tree: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     """The fingerprint of every input by its name: who may run it (octal), then the sha256 of its content.
 
-    The name of a file is its path; code of the mechanism has a logical name, and so has a tool. Those of a custom
-    image hold those `inherited` from the image that it starts from: what changes that one changes this one.
+    The name of a file is its path; code of the mechanism has a logical name, and so have a tool and the variables that
+    the roles get. Those of a custom image hold those `inherited` from the image that it starts from: what changes that
+    one changes this one.
     """
     own = {str(path.relative_to(tree)): _fingerprint(path) for path in input_files(image, tree)}
     own |= {f"{CODE}{name}": _code_fingerprint(tree / path) for name, path in mechanism(image).items()}
+    # Some are worked out from what other variables say, by code that is no input itself.
+    own[f"{VARIABLES}{image.name}"] = _text_fingerprint(json.dumps(image_variables(image, tree), sort_keys=True))
     if isinstance(image, Image):
         return dict(sorted({**own, **_tools(tree)}.items()))
     copied = {
@@ -92,12 +96,18 @@ def _tools(tree: Path) -> dict[str, str]:
     lines = lock.read_text() if lock.is_file() else ""
     pinned = {name: re.search(rf"^{re.escape(name)}==(\S+)", lines, re.MULTILINE) for name in PINNED}
     found = {name: match[1] for name, match in pinned.items() if match}
-    return {f"{TOOL}{name}": f"0 {hashlib.sha256(version.encode()).hexdigest()}" for name, version in found.items()}
+    return {f"{TOOL}{name}": _text_fingerprint(version) for name, version in found.items()}
+
+
+def _text_fingerprint(text: str) -> str:
+    return f"0 {hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def input_kind(name: str) -> str:
     """The kind of an input: the image's declaration, one of its roles, the mechanism of all images, or a source."""
     parts = name.split("/")
+    if name.startswith(VARIABLES):
+        return "declaration"
     if parts[0] == "images":
         if len(parts) > 4 and parts[2] == "roles":
             return f"role {parts[3]}"

@@ -13,6 +13,7 @@ from deskyard.plan.image.image import base_image, base_kinds, bootstrap_packages
 from deskyard.plan.image.inputs import COMMON, LOCK, MECHANISM, digest_of, input_files, input_kind
 from deskyard.plan.image.lineage import read_lineage
 from deskyard.plan.image.suites import suite_folders
+from deskyard.plan.image.variables import BROWSERS
 
 DECLARATION = {
     "name": "small",
@@ -84,6 +85,18 @@ def test_digest_follows_the_pinned_ansible_and_no_other_package(tree: Path) -> N
         write(tree / LOCK, lock)
         found.append(small_digest(tree))
     assert len(set(found)) == 3 and found[2] == found[3]
+
+
+def test_digest_follows_a_variable_that_is_worked_out_from_another(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {name: {"type": "str"} for name in ("screen_browser", "browser_kind")}
+    specs = {"argument_specs": {"main": {"options": options}}}
+    write(tree / "ansible/roles/screen/meta/argument_specs.yml", yaml.safe_dump(specs))
+    write(tree / "images/small/image.yaml", yaml.safe_dump(DECLARATION | {"variables": {"browser_kind": "chrome"}}))
+    before = small_digest(tree)
+    monkeypatch.setitem(BROWSERS, "chromium", "/opt/chromium")
+    assert small_digest(tree) == before, "of another browser"
+    monkeypatch.setitem(BROWSERS, "chrome", "/opt/chrome")
+    assert small_digest(tree) != before
 
 
 def test_code_of_the_mechanism_may_move_and_no_digest_changes(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
