@@ -26,7 +26,7 @@ from deskyard.host.command import Result, run
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
-from deskyard.site.files import read_site, stacks_folder
+from deskyard.site.files import stacks_folder
 
 T = TypeVar("T")
 ENGINE_SECONDS = 300.0
@@ -43,7 +43,7 @@ class WorkspaceStack:
     @functools.cached_property
     def _environment(self) -> dict[str, str]:
         """Worked out once: it reads the declaration, and on a cluster asks for the API's certificate."""
-        return environment(read_site(declaration.read_workspace(self.name).site))
+        return environment(declaration.site_of(self.name))
 
     def exists(self) -> bool:
         """True if the backend knows the stack; those of others, which may just be written, are not looked at."""

@@ -174,10 +174,11 @@ def _mutation(*arguments: str) -> None:
 
 
 def _deep_molecule() -> None:
-    from deskyard.lab.molecule import chosen, why_not
+    from deskyard.lab.molecule import chosen, require, why_not
 
-    reason = why_not()
-    if reason:
+    if os.environ.get("CI"):
+        require()  # a suite that vanishes in green guards nothing
+    elif reason := why_not():
         say(f"    left out: {reason}")
         return
     _molecule(chosen())

@@ -23,7 +23,6 @@ from deskyard.plan import names
 from deskyard.plan.power import Power
 from deskyard.plan.warm import Templates
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
-from deskyard.site.files import read_site
 from deskyard.site.proxmox import retry
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness, smaller, turn
@@ -113,7 +112,7 @@ def up(
 def destroy(name: str) -> None:
     """Remove a workspace with all its desktops and their data. The declaration stays."""
     stack = WorkspaceStack(name)
-    site = read_site(declaration.read_workspace(name).site)
+    site = declaration.site_of(name)
     backend = backend_of(site)
     if stack.exists():
         stack.check_passphrase()
@@ -133,7 +132,7 @@ def destroy(name: str) -> None:
 
 def remnants(name: str) -> list[str]:
     """List what killed tasks have left beside the desktops of a workspace, which `destroy` removes as well."""
-    site = read_site(declaration.read_workspace(name).site)
+    site = declaration.site_of(name)
     return [f"{remnant.desktop}: {remnant.what}" for remnant in backend_of(site).remnants(name)]
 
 

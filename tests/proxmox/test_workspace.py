@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from deskyard.declaration.declaration import stack_file
 from deskyard.engine import leftovers
 from deskyard.engine.command import EngineCommand
 from deskyard.engine.stack import WorkspaceStack
@@ -230,6 +231,17 @@ def test_a_state_that_was_cut_off_hinders_no_destroy_and_that_of_another_is_not_
     assert not mine.exists()
     # Whoever works on it may just be writing.
     assert others.read_text() == ""
+
+
+def test_a_workspace_whose_declaration_is_wrong_by_now_is_removed(bench: Bench) -> None:
+    bench.up()
+    path = stack_file(NAME)
+    path.write_text(path.read_text().replace("config:\n", "config:\n  deskyard:no_such_key: 1\n"))
+    with pytest.raises(ConfigError):
+        workspace.preview(NAME)
+    assert workspace.remnants(NAME) == []
+    workspace.destroy(NAME)
+    bench.gone()
 
 
 def removed(bench: Bench, desktop: str) -> int:
