@@ -1,16 +1,14 @@
 """The pages as they are built: whole, small, the same each time, and with nothing from elsewhere."""
 
-import gzip
 import json
 import re
 import subprocess
 from pathlib import Path
 
+from tests.support.first_load import FIRST_LOAD_BYTES, LATER, first_load, first_load_bytes
 from tests.web.conftest import TREE
 
 FILES = {"icon.svg", "index.html", "licenses.txt", "main.css", "main.js"}
-FIRST_LOAD_BYTES = 90_000
-LATER = r"later-[A-Z0-9]{8}\.js"
 # Names, not addresses: nothing is fetched from them.
 NAMESPACES = ("http://www.w3.org/", "https://svelte.dev/e/", "https://github.com/sveltejs/svelte")
 
@@ -28,19 +26,8 @@ def test_built_again_elsewhere_it_is_the_same(workshop: Path, built: Path, tmp_p
     assert contents(tmp_path) == contents(built)
 
 
-def first_load(built: Path) -> set[str]:
-    """What a browser needs for any page: the files that index.html names, and all programs that those need at once."""
-    loaded, due = {"index.html"}, {"icon.svg", "main.css", "main.js"}
-    while due:
-        loaded |= due
-        programs = [(built / name).read_text() for name in due if name.endswith(".js")]
-        needed = {name for program in programs for name in re.findall(rf'(?:from|import)"\./({LATER})"', program)}
-        due = needed - loaded
-    return loaded
-
-
 def test_first_load_is_small(built: Path) -> None:
-    assert sum(len(gzip.compress((built / name).read_bytes())) for name in first_load(built)) <= FIRST_LOAD_BYTES
+    assert first_load_bytes(built) <= FIRST_LOAD_BYTES
 
 
 def test_what_few_look_at_is_loaded_later(built: Path) -> None:
