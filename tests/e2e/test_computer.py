@@ -4,6 +4,7 @@ import asyncio
 import json
 import shlex
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,8 +185,7 @@ def test_a_person_at_the_viewer_takes_the_drive_from_a_program(ours: Running, do
     with browser.browser(door) as driver:
         watch(driver, ours.grant()["url"])
         _, before = program.ask("GET", "/v1/drive")
-        canvas = driver.find_element(By.CSS_SELECTOR, "#desktop canvas")
-        ActionChains(driver).click(canvas).send_keys(Keys.SHIFT).perform()
+        window = is_refused_while_it_types(driver, program)
         took = {"event": "person.took", "after": before["event"], "within_ms": ASK_MS}
         status, taken = program.ask("POST", "/v1/wait", took)
         assert status == 200, taken
@@ -195,8 +195,28 @@ def test_a_person_at_the_viewer_takes_the_drive_from_a_program(ours: Running, do
         assert (status, refused.get("error")) == (409, "driver") or program.ask("POST", "/v1/wait", left)[0] == 200
         assert program.ask("POST", "/v1/wait", left)[0] == 200
         assert program.ask("POST", "/v1/act", move)[1]["ok"]
+        assert program.ask("POST", f"/v1/windows/{window}/close")[0] == 200
         hides_and_shows(driver, program)
         stops_and_lets_go(driver, ours, program)
+
+
+def is_refused_while_it_types(driver: Chrome, program: Program) -> str:
+    """A person comes while the program types: what it would go on with for minutes ends there. The window's id."""
+    window = terminal(program)
+    _, before = program.ask("GET", "/v1/drive")
+    held = {"type": "hold", "keys": "a", "ms": 30_000}
+    batch = {"actions": [{"type": "type", "text": "ab" * 10_000}, *[held] * 20]}
+    drawn = {"event": "region.changed", "after": before["event"], "within_ms": ASK_MS}
+    canvas = driver.find_element(By.CSS_SELECTOR, "#desktop canvas")
+    with ThreadPoolExecutor(1) as pool:
+        typing = pool.submit(program.ask, "POST", "/v1/act", batch)
+        assert program.ask("POST", "/v1/wait", drawn)[0] == 200
+        assert not typing.done()
+        ActionChains(driver).click(canvas).send_keys(Keys.SHIFT).perform()
+        status, refused = typing.result()
+    assert (status, refused["error"]) == (409, "driver"), refused
+    assert not refused["results"][-1]["ok"] and len(refused["results"]) < len(batch["actions"])
+    return window
 
 
 def test_people_look_at_two_windows_beside_the_screen(ours: Running, door: Door, program: Program) -> None:
