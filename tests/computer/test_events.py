@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import httpx
 import pytest
@@ -15,7 +16,8 @@ from PIL import Image
 from websockets.sync.client import connect
 
 from deskyard.computer.display import watcher
-from deskyard.computer.display.events import Log
+from deskyard.computer.display.clipboard import MOST_TEXT
+from deskyard.computer.display.events import Armed, Log, Wait
 from deskyard.computer.display.pictures import png
 from deskyard.computer.display.spaces import Rectangle
 from deskyard.computer.display.x_server import XConnection
@@ -285,6 +287,26 @@ def test_a_picture_in_the_clipboard_is_read_and_put(service: Service, server: XS
     copy.wait()
 
 
+def test_a_text_in_the_clipboard_that_is_too_long_is_refused_and_not_cut(service: Service, server: XServer) -> None:
+    need_programs("xclip")
+    copy = ["xclip", "-selection", "clipboard", "-in", "-quiet"]
+    for size, status in ((MOST_TEXT, 200), (MOST_TEXT + 1, 413)):
+        before = service.last()
+        owner = subprocess.Popen(copy, env=server.environment, stdin=subprocess.PIPE)
+        assert owner.stdin is not None
+        owner.stdin.write(b"a" * size)
+        owner.stdin.close()
+        service.wait("clipboard.changed", after=before, match={"by": "program"})
+        answer = service.client.get("/v1/clipboard")
+        owner.kill()
+        owner.wait()
+        assert answer.status_code == status, answer.text[:300]
+        if status == 200:
+            assert len(answer.json()["text"]) == size
+        else:
+            assert answer.json()["error"] == "clipboard" and "save it to a file" in answer.json()["remedy"]
+
+
 def test_the_sdk_puts_and_reads_a_picture_in_the_clipboard(service: Service) -> None:
     drawn = png(Image.frombytes("RGB", (40, 16), bytes(range(48)) * 40))
     with Desktop.connect(service.url) as desktop:
@@ -325,13 +347,63 @@ def test_a_caret_that_blinks_leaves_the_screen_settled(monkeypatch: pytest.Monke
         log.drew([caret])
         now[0] += 0.5
     # It was seen to come again: from the second time on it counts for nothing.
-    assert (log.changes, log.drawn(caret)) == (1, 100.0)
-    log.drew([letter])
-    log.drew([Rectangle(50, 60, 200, 100)])
-    assert log.changes == 3
+    assert log.drawn(caret) == 100.0
+
+    def found(wait: Wait) -> dict[str, Any] | None:
+        return log._found(Armed(wait, event=0, change=1, at=100.0))[0]
+
+    assert found(Wait("screen.settled", 1, quiet=1.9)) is not None
+    assert found(Wait("region.changed", 1)) is None
+    assert found(Wait("region.changed", 1, region=letter)) is None
+    changed = found(Wait("region.changed", 1, region=caret))
+    assert changed is not None and changed["change"] == 4, "who waits for this very place hears of it"
+    log.drew([caret, letter])
+    assert log.drawn(letter) == 102.0 and log.drawn(caret) == 100.0
     now[0] += 10
     log.drew([caret])
-    assert log.changes == 4, "after so long it is no caret"
+    assert log.drawn(caret) == 112.0, "after so long it is no caret"
+
+
+def test_a_small_thing_that_changes_again_is_a_change_of_its_region(service: Service, recorder: Recorder) -> None:
+    x, y, *_ = next(entry["geometry"] for entry in service.windows() if entry["id"] == recorder.id)
+    box = [x + 50, y + 60, 16, 16]
+
+    def toggle() -> None:
+        recorder.c.core.ClearArea(False, recorder.id, 50, 60, 16, 16)
+        recorder.c.settle()
+
+    toggle()
+    found = list[httpx.Response]()
+    waits = {"event": "region.changed", "region": box, "within_ms": 5000}
+    for _ in range(2):
+        service.wait("screen.settled", region=box, quiet_ms=300)
+        waiting = threading.Thread(target=lambda: found.append(service.client.post("/v1/wait", json=waits)))
+        waiting.start()
+        while waiting.is_alive():
+            # Slowly enough for a caret.
+            waiting.join(0.3)
+            toggle()
+    assert [answer.status_code for answer in found] == [200, 200]
+
+
+@pytest.mark.parametrize("kind", ["region.changed", "screen.settled"])
+def test_who_waits_for_drawing_has_it_looked_at_once(
+    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    service.wait("screen.settled")
+    looks, look = list[float](), service.part.log.look
+
+    async def looking(seconds: float) -> None:
+        looks.append(seconds)
+        await look(seconds)
+
+    monkeypatch.setattr(service.part.log, "look", looking)
+    waiting = threading.Thread(target=service.wait, args=(kind,))
+    waiting.start()
+    while waiting.is_alive():
+        waiting.join(0.3)
+        draw(recorder)
+    assert len(looks) == 1
 
 
 def test_the_screen_is_settled_in_a_region_while_it_moves_elsewhere(service: Service, recorder: Recorder) -> None:

@@ -15,7 +15,7 @@ from deskyard.computer.answers.screen import ClipboardText
 from deskyard.computer.caller import caller
 from deskyard.computer.claims import claim, digest
 from deskyard.computer.display.acting.drive import Drive
-from deskyard.computer.display.clipboard import MOST_PICTURE, MOST_TEXT, PICTURE, TEXT
+from deskyard.computer.display.clipboard import MOST, MOST_PICTURE, MOST_TEXT, PICTURE, TEXT
 from deskyard.computer.display.watcher import Watcher
 from deskyard.computer.fields import body, content, query, wrong
 from deskyard.computer.problem import Problem
@@ -46,13 +46,15 @@ class ClipboardRoutes:
         watcher = self._watcher()
         asked = await asyncio.wrap_future(watcher.call(lambda c: watcher.clipboard.read(c, TARGETS[format])))
         found: bytes = await asyncio.wrap_future(asked)
+        most = MOST[TARGETS[format]]
+        if len(found) > most:
+            reason = f"holds a {'text' if format == 'text' else 'picture'} of more than {most} bytes"
+            remedy = "save it to a file, and read that"
+            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "clipboard", None, reason, remedy)
         if format == "text":
-            return Answered({"text": found[:MOST_TEXT].decode("utf-8", "replace"), "untrusted": ["text"]})
+            return Answered({"text": found.decode("utf-8", "replace"), "untrusted": ["text"]})
         if not found:
             raise Problem(HTTPStatus.NOT_FOUND, "clipboard", None, "holds no picture", "ask for its text")
-        if len(found) > MOST_PICTURE:
-            reason, remedy = f"holds a picture of more than {MOST_PICTURE} bytes", "save it to a file, and read that"
-            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "clipboard", None, reason, remedy)
         headers = {"cache-control": "no-store", UNTRUSTED_HEADER: "body"}
         return Response(found, media_type=PICTURE, headers=headers)
 

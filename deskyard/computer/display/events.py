@@ -53,6 +53,12 @@ class Change:
     at: float
     number: int
     parts: tuple[Rectangle, ...]
+    carets: tuple[Rectangle, ...] = ()  # small spots that came before in their place
+
+    def touches(self, region: Rectangle | None, *, with_carets: bool = False) -> bool:
+        """Whether something of it is in a region, or anywhere."""
+        parts = self.parts + self.carets if with_carets else self.parts
+        return bool(parts) if region is None else any(part.meets(region) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -153,14 +159,16 @@ class Log:
         return event
 
     def drew(self, parts: Iterable[Rectangle]) -> None:
-        """Add what was drawn; a small spot that comes again and again in its place is a caret, and nothing new."""
+        """Add what was drawn; a small spot that comes again and again in its place is marked as a caret."""
         now = time.monotonic()
-        new = tuple(part for part in parts if not self._is_caret(part, now))
-        if not new or self.hidden:
+        new, carets = list[Rectangle](), list[Rectangle]()
+        for part in parts:
+            (carets if self._is_caret(part, now) else new).append(part)
+        if not (new or carets) or self.hidden:
             return
         with self._lock:
             self.changes += 1
-            self._changes.append(Change(now, self.changes, new))
+            self._changes.append(Change(now, self.changes, tuple(new), tuple(carets)))
         self._wake(of_drawing=True)
 
     @property
@@ -170,9 +178,9 @@ class Log:
             return any(waker.hears_drawing for waker in self._wakers)
 
     def drawn(self, region: Rectangle) -> float:
-        """When something was last drawn there, by the monotonic clock; 0 if that is not known."""
+        """When something but a caret was last drawn there, by the monotonic clock; 0 if that is not known."""
         with self._lock:
-            return max((change.at for change in self._changes if _touches(change, region)), default=0.0)
+            return max((change.at for change in self._changes if change.touches(region)), default=0.0)
 
     def _is_caret(self, part: Rectangle, now: float) -> bool:
         if part.width > CARET_WIDTH or part.height > CARET_HEIGHT:
@@ -230,7 +238,13 @@ class Log:
 
     async def next(self, wait: Wait) -> dict[str, Any]:
         """The event that is waited for from now on; raises `Problem` (408) when it does not come in time."""
-        return await self.wait(await self.arm(wait))
+        if wait.kind in self.conditions:
+            return await self.wait(await self.arm(wait))
+        with self._woken(by_drawing=wait.kind in OF_DRAWING) as news:
+            armed = await self.arm(wait)
+            if wait.kind == SETTLED:
+                await self.look(wait.within)
+            return await self._come(armed, news)
 
     async def wait(self, armed: Armed) -> dict[str, Any]:
         """The event that was waited for; raises `Problem` (408) when it does not come in time."""
@@ -239,22 +253,25 @@ class Log:
                 return await self._in_public(condition, armed.wait)
             except TimeoutError:
                 raise self._late(armed.wait) from None
-        deadline = time.monotonic() + armed.wait.within
         with self._woken(by_drawing=armed.wait.kind in OF_DRAWING) as news:
             if armed.wait.kind in OF_DRAWING:
                 await self.look(armed.wait.within)  # at what was drawn before it was known that somebody waits
-            while True:
-                news.clear()
-                found, again = self._found(armed)
-                if found is not None:
-                    return found
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise self._late(armed.wait)
-                try:
-                    await asyncio.wait_for(news.wait(), min(left, again))
-                except TimeoutError:
-                    continue
+            return await self._come(armed, news)
+
+    async def _come(self, armed: Armed, news: asyncio.Event) -> dict[str, Any]:
+        deadline = time.monotonic() + armed.wait.within
+        while True:
+            news.clear()
+            found, again = self._found(armed)
+            if found is not None:
+                return found
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._late(armed.wait)
+            try:
+                await asyncio.wait_for(news.wait(), min(left, again))
+            except TimeoutError:
+                continue
 
     def _late(self, wait: Wait) -> Problem:
         reason = f"did not come within {wait.within:g} s"
@@ -290,8 +307,11 @@ class Log:
                 reason = f"is too long ago: {lost} events since are forgotten"
                 raise Problem(HTTPStatus.GONE, "after", armed.event, reason, f"wait again after event {self.last}")
             return next((event for event in found if armed.wait.suits(event)), None), 60
+        # A thing that is named is waited for, however small it is and often it changes; on the whole screen a caret is
+        # no news to those who wait for any.
+        carets = armed.wait.kind == CHANGED and armed.wait.region is not None
         with self._lock:
-            changes = [change for change in self._changes if _touches(change, armed.wait.region)]
+            changes = [change for change in self._changes if change.touches(armed.wait.region, with_carets=carets)]
         if armed.wait.kind == CHANGED:
             new = [change for change in changes if change.number > armed.change]
             return ({"event": CHANGED, "seq": self.last, "change": new[-1].number} if new else None), 60
@@ -300,7 +320,3 @@ class Log:
         return (
             {"event": SETTLED, "seq": self.last, "quiet_ms": int(armed.wait.quiet * 1000)} if left <= 0 else None
         ), left
-
-
-def _touches(change: Change, region: Rectangle | None) -> bool:
-    return region is None or any(part.meets(region) for part in change.parts)
