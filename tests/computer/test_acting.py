@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -13,9 +15,11 @@ import pytest
 import xcffib.xproto as xproto
 
 from deskyard.computer.display import part
+from deskyard.computer.display.acting import batch, remembered
+from deskyard.computer.display.acting.audience import Audience
 from deskyard.computer.display.part import Settings
 from deskyard.wire.actions import HEADER, unpack
-from tests.computer.desktop import Recorder, Service, XServer, in_front
+from tests.computer.desktop import PATIENCE, Recorder, Service, XServer, in_front
 from tests.support.requirements import need_programs
 
 SHIFT_MASK, CONTROL_MASK = 1, 4
@@ -184,14 +188,97 @@ def test_a_batch_stops_at_the_first_failure_and_lets_go(service: Service, record
     assert recorder.text == "" and recorder.buttons() == []
 
 
-def test_what_is_held_is_let_go_when_the_client_leaves(service: Service, recorder: Recorder) -> None:
-    actions = [{"type": "down", "key": "shift"}, {"type": "wait", "ms": 30_000}]
-    body = json.dumps({"actions": actions}).encode()
+@contextmanager
+def leaving(service: Service, *actions: dict[str, Any], **more: Any) -> Iterator[None]:
+    """Ask for a batch, by a client that leaves at the end of the block."""
+    body = json.dumps({"actions": actions, **more}).encode()
     with socket.create_connection(("127.0.0.1", service.port)) as line:
         line.sendall(b"POST /v1/act HTTP/1.1\r\nHost: desk\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
-        recorder.until(lambda: any(type(e) is xproto.KeyPressEvent for e in recorder.seen), "the key goes down")
-    recorder.until(lambda: any(type(e) is xproto.KeyReleaseEvent for e in recorder.seen), "the key comes up")
+        yield
+
+
+def shift_goes(recorder: Recorder, way: str) -> None:
+    kind = xproto.KeyPressEvent if way == "down" else xproto.KeyReleaseEvent
+    recorder.until(lambda: any(type(e) is kind for e in recorder.seen), f"the key goes {way}")
+
+
+NEVER = {"type": "wait", "event": "window.appeared", "match": {"id": 1}, "within_ms": 300_000}
+
+
+@pytest.mark.parametrize("wait", [{"type": "wait", "ms": 30_000}, NEVER], ids=["time", "event"])
+def test_what_is_held_is_let_go_when_the_client_leaves(
+    service: Service, recorder: Recorder, wait: dict[str, Any]
+) -> None:
+    with leaving(service, {"type": "down", "key": "shift"}, wait):
+        shift_goes(recorder, "down")
+    # The hands are free again, in far less time than was to be waited.
+    service.did({"type": "move", "x": 1, "y": 1})
+    shift_goes(recorder, "up")
     assert service.part.drive.held == []
+
+
+def test_batch_with_an_id_is_finished_for_a_client_that_comes_back(
+    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, leave = threading.Event(), Audience.leave
+
+    def leaves(audience: Audience) -> None:
+        leave(audience)
+        left.set()
+
+    monkeypatch.setattr(Audience, "leave", leaves)
+    after = service.last()
+    titled = {"type": "wait", "event": "window.title", "match": {"title": "go on"}, "after": after}
+    actions: list[dict[str, Any]] = [{"type": "type", "text": "a"}, titled, {"type": "type", "text": "b"}]
+    with leaving(service, *actions, id="lost-1"):
+        recorder.until(lambda: recorder.text == "a", "the first letter")
+    assert left.wait(PATIENCE)
+    answers = list[httpx.Response]()
+    again = threading.Thread(target=lambda: answers.append(service.act(*actions, id="lost-1")))
+    again.start()
+    recorder.title("go on")
+    again.join(PATIENCE)
+    assert answers[0].status_code == 200 and [result["ok"] for result in answers[0].json()["results"]] == [True] * 3
+    assert [action["kind"] for action in claims(answers[0])["actions"]] == ["type", "wait", "type"], "no other answer"
+    assert HEADER not in service.act(*actions, id="lost-1").headers
+    recorder.until(lambda: recorder.text == "ab", "each letter once")
+
+
+def test_batch_with_an_id_goes_no_further_when_nobody_comes_back(
+    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "AWAY_SECONDS", 0.05)
+    actions: list[dict[str, Any]] = [{"type": "down", "key": "shift"}, NEVER, {"type": "type", "text": "x"}]
+    with leaving(service, *actions, id="lost-2"):
+        shift_goes(recorder, "down")
+    shift_goes(recorder, "up")
+    late = service.act(*actions, id="lost-2")
+    assert (late.status_code, late.json()["error"]) == (409, "connection")
+    assert [result["ok"] for result in late.json()["results"]] == [True, False]
+    assert recorder.text == "" and service.part.drive.held == []
+
+
+def test_what_others_send_pushes_out_no_id_of_a_session(
+    service: Service, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remembered, "MOST_IDS", 2)
+
+    def types(session: str, text: str, id: str) -> None:
+        headers = {"x-deskyard-session": session, "x-deskyard-scopes": "act"}
+        asked = {"actions": [{"type": "type", "text": text}], "id": id}
+        answer = service.client.post("/v1/act", json=asked, headers=headers)
+        assert answer.status_code == 200, answer.text
+
+    types("m1", "a", "first")
+    for id in ("first", "second", "third"):
+        types("m2", "b", id)
+    types("m1", "a", "first")
+    types("m2", "b", "third")
+    recorder.until(lambda: len(recorder.text) == 4, "four letters")
+    types("m2", "b", "first")
+    types("m2", "c", "last")
+    recorder.until(lambda: recorder.text.endswith("c"), "the last letter")
+    assert recorder.text == "abbbbc", "of each session its newest are remembered, and no more"
 
 
 @pytest.mark.parametrize(

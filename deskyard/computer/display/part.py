@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
@@ -23,11 +22,13 @@ from deskyard.computer.caller import Caller, caller
 from deskyard.computer.claims import Claiming, Sink
 from deskyard.computer.display import windows
 from deskyard.computer.display.acting.actions import Tools, read
-from deskyard.computer.display.acting.batch import Outcome, Runner, Stderr
+from deskyard.computer.display.acting.audience import Audience
+from deskyard.computer.display.acting.batch import Runner, Stderr
 from deskyard.computer.display.acting.drive import Drive
 from deskyard.computer.display.acting.drive_routes import DriveRoutes
 from deskyard.computer.display.acting.hands import Hands
 from deskyard.computer.display.acting.read_back import ReadBack
+from deskyard.computer.display.acting.remembered import Outcome
 from deskyard.computer.display.clipboard_routes import ClipboardRoutes
 from deskyard.computer.display.endings import Endings
 from deskyard.computer.display.events import SETTLED, Armed, Log, Wait, read_wait
@@ -74,10 +75,12 @@ class Display:
         self.desk = Line(display)
         hands = Hands(display, self.drive)
         spaces = Spaces(lambda: hands.line.get().size(), self._window_of(hands.line), self._shots)
-        self.sink = Claiming(sink or Stderr())
+        record = sink or Stderr()
+        self.sink = Claiming(record)
         self.read_back = ReadBack()
         tools = Tools(hands, spaces, self._paste, self._await_event, self.read_back)
-        self._runner = Runner(tools, self.eyes, self.sink)
+        # What a batch did is claimed by the first answer that reaches a client, which may be that to a repeat.
+        self._runner = Runner(tools, self.eyes, record)
         self._seeing = ThreadPoolExecutor(2, "eyes")
         self._watcher: Watcher | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -141,12 +144,15 @@ class Display:
         if picture is not None:
             await self._with_eyes(self._require_seen, picture)
         armed = await self.log.arm(wait) if wait else None
-        gone = threading.Event()
-        watch = asyncio.ensure_future(_watch(request, gone))
+        batch = self._runner.begin(who, actions, id, said)
+        watch = asyncio.ensure_future(_watch(request, batch.audience))
         try:
-            done = self._runner.once(who, id, said, actions, gone) if id else self._runner.run(who, actions, gone)
-            outcome = await done
-            return await self._answered(outcome, armed, picture, id)
+            outcome = await batch.outcome()
+            try:
+                return await self._answered(outcome, armed, picture, id)
+            finally:
+                if not watch.done():
+                    outcome.claim()
         finally:
             watch.cancel()
 
@@ -262,7 +268,8 @@ class Display:
 
     def _await_event(self, wait: Wait) -> Effect:
         assert self._loop is not None
-        return {"event": asyncio.run_coroutine_threadsafe(self.log.next(wait), self._loop).result()}
+        coming = asyncio.run_coroutine_threadsafe(self.log.next(wait), self._loop)
+        return {"event": self._runner.tools.hands.await_event(coming)}
 
     async def _wait(self, request: Request) -> Answered[Happened]:
         who = caller(request)
@@ -325,8 +332,9 @@ def as_json(picture: Picture) -> Pictured | Unchanged:
     }
 
 
-async def _watch(request: Request, gone: threading.Event) -> None:
-    """Set `gone` when the client leaves before its answer."""
+async def _watch(request: Request, audience: Audience) -> None:
+    """Say so when the client leaves before its answer."""
+    audience.come()
     while (await request.receive())["type"] != "http.disconnect":
         pass
-    gone.set()
+    audience.leave()

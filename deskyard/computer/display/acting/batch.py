@@ -2,13 +2,10 @@
 
 import asyncio
 import contextlib
-import contextvars
 import json
 import sys
 import threading
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -16,12 +13,15 @@ from deskyard.computer.answers.screen import Effect, Result
 from deskyard.computer.caller import Caller
 from deskyard.computer.claims import BATCH, Sink, digest
 from deskyard.computer.display.acting.actions import Action, Tools, check_places
+from deskyard.computer.display.acting.audience import Audience
+from deskyard.computer.display.acting.remembered import Batch, Outcome, Remembered
 from deskyard.computer.display.eyes import Eyes
 from deskyard.computer.display.x_server import REFUSED
 from deskyard.computer.problem import Problem, described
 
 MOST_WAITING = 8
-MOST_REMEMBERED = 500
+# Who lost the answer to a batch that has an id asks again within so long, and finds it done or being done.
+AWAY_SECONDS = 10.0
 
 
 class Stderr:
@@ -30,14 +30,6 @@ class Stderr:
     def note(self, entry: dict[str, Any]) -> None:
         """Write one line."""
         print(json.dumps({"audit": "computer", **entry}), file=sys.stderr, flush=True)
-
-
-@dataclass
-class Outcome:
-    """The outcome of a batch: a result for each action done, and the problem that ended it early, if any."""
-
-    results: list[Result] = field(default_factory=list)
-    problem: Problem | None = None
 
 
 class Runner:
@@ -49,50 +41,47 @@ class Runner:
         self._sink = sink
         self._thread = ThreadPoolExecutor(1, "hands")
         self._waiting = 0
-        self._remembered: OrderedDict[tuple[str, str], tuple[str, asyncio.Future[Outcome]]] = OrderedDict()
+        self._remembered = Remembered()
+        self._closing = threading.Event()
 
-    async def run(self, caller: Caller, actions: list[Action], gone: threading.Event) -> Outcome:
-        """Do the batch; raises `Problem` where nothing of it was done."""
-        self.tools.hands.drive.check()
+    def begin(self, caller: Caller, actions: list[Action], id: str = "", said: str = "") -> Batch:
+        """Have a batch done, or find it where its id was sent before; raises `Problem` where it cannot even wait."""
+        asked = digest(said) if id else ""
+        if id and (before := self._remembered.find(caller.session, id)):
+            if before.digest != asked:
+                reason = "was used for other actions"
+                raise Problem(HTTPStatus.CONFLICT, "id", id, reason, "take a new id for each batch")
+            return before
+        drive = self.tools.hands.drive
+        drive.check()
         if self._waiting >= MOST_WAITING:
             reason = f"{self._waiting} batches wait already"
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS, "actions", None, reason, "wait for an answer before the next one"
             )
+        audience = Audience(drive.look_again, AWAY_SECONDS if id else 0)
         self._waiting += 1
-        try:
-            loop = asyncio.get_running_loop()
-            # The thread works for the request in hand: what it notes is claimed in that answer.
-            within = contextvars.copy_context().run
-            return await loop.run_in_executor(self._thread, within, self._do, caller, actions, gone)
-        finally:
+        doing = asyncio.get_running_loop().run_in_executor(self._thread, self._do, caller, actions, audience)
+        batch = Batch(asked, audience, doing)
+        if id:
+            self._remembered.add(caller.session, id, batch)
+
+        def done(doing: "asyncio.Future[Outcome]") -> None:
             self._waiting -= 1
+            if id and (doing.cancelled() or doing.exception()):
+                # Nothing was done: the same id may try again.
+                self._remembered.forget(caller.session, id)
 
-    async def once(self, caller: Caller, id: str, body: str, actions: list[Action], gone: threading.Event) -> Outcome:
-        """Do the batch of this id, or say what came of it when it was done before."""
-        key = (caller.session, id)
-        asked = digest(body)
-        if key in self._remembered:
-            before, future = self._remembered[key]
-            if before != asked:
-                reason = "was used for other actions"
-                raise Problem(HTTPStatus.CONFLICT, "id", id, reason, "take a new id for each batch")
-            return await asyncio.shield(future)
-        task = asyncio.ensure_future(self.run(caller, actions, gone))
-        self._remembered[key] = (asked, task)
-        while len(self._remembered) > MOST_REMEMBERED:
-            self._remembered.popitem(last=False)
-        try:
-            return await asyncio.shield(task)
-        except Problem:
-            # Nothing was done: the same id may try again.
-            self._remembered.pop(key, None)
-            raise
+        doing.add_done_callback(done)
+        return batch
 
-    def _do(self, caller: Caller, actions: list[Action], gone: threading.Event) -> Outcome:
+    def _do(self, caller: Caller, actions: list[Action], audience: Audience) -> Outcome:
         hands = self.tools.hands
-        hands.gone = gone.is_set
+        hands.gone = lambda: audience.is_gone() or self._closing.is_set()
         hands.begin(caller.session)
+        if hands.gone():
+            hands.release_own()
+            hands.still_wanted()
         check_places(actions, self.tools.spaces)
         outcome = Outcome()
         before = self._frame()
@@ -100,8 +89,7 @@ class Runner:
             result: Result = {"action": index, "type": action.kind, "ok": False}
             front = (0, "")
             try:
-                if gone.is_set():
-                    raise Problem(HTTPStatus.CONFLICT, "connection", None, "the caller is gone", "send the batch again")
+                hands.still_wanted()
                 did = action.do(self.tools)
                 front = hands.window()
                 result = {**result, "ok": True, **(did or Effect())}
@@ -111,14 +99,18 @@ class Runner:
                 with contextlib.suppress(Problem, *REFUSED):
                     front = hands.window()
             outcome.results.append(result)
-            self._note(caller, action, result, front, before)
+            outcome.notes.append(_note(caller, action, result, front, before))
+            self._sink.note(outcome.notes[-1])
             if outcome.problem:
                 break
-        if outcome.problem or gone.is_set():
-            hands.release_own()
-        self._sink.note(
+        if outcome.problem or hands.gone():
+            # Without a screen nothing is down; what was done before is answered all the same.
+            with contextlib.suppress(Problem, *REFUSED):
+                hands.release_own()
+        outcome.notes.append(
             {"kind": BATCH, "session": caller.session, "frame_before": before, "frame_after": self._frame()}
         )
+        self._sink.note(outcome.notes[-1])
         return outcome
 
     def _failed(self, action: Action, error: Exception) -> Problem:
@@ -136,17 +128,20 @@ class Runner:
         except Problem:
             return ""
 
-    def _note(self, caller: Caller, action: Action, result: Result, front: tuple[int, str], frame: str) -> None:
-        entry: dict[str, Any] = {"kind": action.kind, "session": caller.session, "scope": "act", "ok": result["ok"]}
-        if action.points:
-            entry["at"] = [[point.x, point.y, point.space] for point in action.points[:2]]
-        if action.text:
-            # Not surrogates: they were refused when the text was read.
-            entry["text_sha256"] = digest(action.text)
-        if not result["ok"]:
-            entry["error"] = result["error"]
-        self._sink.note(entry | {"window": front[0], "class": front[1], "frame": frame})
-
     def close(self) -> None:
-        """End the thread when its batch is done."""
+        """End the thread; a batch under way is done no further."""
+        self._closing.set()
+        self.tools.hands.drive.look_again()
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _note(caller: Caller, action: Action, result: Result, front: tuple[int, str], frame: str) -> dict[str, Any]:
+    entry: dict[str, Any] = {"kind": action.kind, "session": caller.session, "scope": "act", "ok": result["ok"]}
+    if action.points:
+        entry["at"] = [[point.x, point.y, point.space] for point in action.points[:2]]
+    if action.text:
+        # Not surrogates: they were refused when the text was read.
+        entry["text_sha256"] = digest(action.text)
+    if not result["ok"]:
+        entry["error"] = result["error"]
+    return entry | {"window": front[0], "class": front[1], "frame": frame}

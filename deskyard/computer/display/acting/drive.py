@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import xcffib.xtest
 
@@ -19,6 +19,7 @@ from deskyard.computer.problem import Problem
 KEY_PRESS, KEY_RELEASE, BUTTON_PRESS, BUTTON_RELEASE, MOTION = 2, 3, 4, 5, 6
 MOST_ENDED = 1000
 
+T = TypeVar("T")
 Release = tuple[int, int]  # the kind of the event that lets go, and the keycode or button
 Lifting = Callable[[list[Release]], None]
 
@@ -42,6 +43,7 @@ class Drive:
         self.hold_seconds = hold_seconds
         self._tell = tell
         self._lock = threading.RLock()
+        self._news = threading.Condition()  # for who waits in a batch; whoever holds it does not ask for the lock
         self.taken = threading.Event()  # set while a person drives
         self.stopped = False  # a person has stopped the agent: it is refused until they let it go on
         self._person_acted = 0.0
@@ -67,28 +69,51 @@ class Drive:
         """One event of the input of the session whose batch is being done; raises `Problem` where it may not act."""
         with self._lock:
             self.check()
-            if self._session in self._ended:
-                reason = "is over: nothing more is done for it"
-                raise Problem(HTTPStatus.UNAUTHORIZED, "session", None, reason, "ask for a new link")
+            if problem := self.objection():
+                raise problem
             self._acted[self._session] = time.monotonic()
             yield
 
     def check(self) -> None:
         """Raise `Problem` while a person drives (409) or has stopped the agent (423)."""
         with self._lock:
-            if self.stopped:
-                reason = "a person has stopped the agent of this desktop: nothing is done here"
-                remedy = "wait until a person lets it go on; no event of the desktop tells of it"
-                raise Problem(HTTPStatus.LOCKED, "stopped", None, reason, remedy)
-            if self.taken.is_set():
-                reason = "a person is using the keyboard or the mouse"
-                remedy = 'wait for the event person.left (POST /v1/wait {"event": "person.left"}), then look again'
-                raise Problem(HTTPStatus.CONFLICT, "driver", "person", reason, remedy)
+            if problem := self.refusal():
+                raise problem
+
+    def refusal(self) -> Problem | None:
+        """Why no input is taken now: a person has stopped the agent, or drives; None if it is."""
+        if self.stopped:
+            return _stopped()
+        if self.taken.is_set():
+            reason = "a person is using the keyboard or the mouse"
+            remedy = 'wait for the event person.left (POST /v1/wait {"event": "person.left"}), then look again'
+            return Problem(HTTPStatus.CONFLICT, "driver", "person", reason, remedy)
+        return None
+
+    def objection(self) -> Problem | None:
+        """Why nothing more is done for the session whose batch is being done, not even waited; None if it may go on."""
+        if self.stopped:
+            return _stopped()
+        if self._session in self._ended:
+            reason = "is over: nothing more is done for it"
+            return Problem(HTTPStatus.UNAUTHORIZED, "session", None, reason, "ask for a new link")
+        return None
+
+    def wait(self, until: Callable[[], T], seconds: float | None = None) -> T:
+        """Wait for a true answer, asked for again at each `look_again`; the last answer when the time is over."""
+        with self._news:
+            return self._news.wait_for(until, seconds)
+
+    def look_again(self) -> None:
+        """Have whoever waits ask again whether that is over."""
+        with self._news:
+            self._news.notify_all()
 
     def stop(self, let_go: Lifting) -> None:
         """A person stops the agent: what it holds is let go, and it is refused until `go_on`, for however long."""
         with self._lock:
             self.stopped = True
+        self.look_again()  # a person may drive already
         self.person_acts(let_go, "stop")
 
     def go_on(self) -> None:
@@ -96,14 +121,20 @@ class Drive:
         with self._lock:
             self.stopped = False
 
-    def person_acts(self, let_go: Lifting, why: str) -> None:
-        """A person pressed something, or takes over: from here on nothing of the agent's gets through."""
+    def person_acts(self, let_go: Lifting, why: str, settle: Callable[[], None] = lambda: None) -> None:
+        """A person pressed something, or takes over: from here on nothing of the agent's gets through.
+
+        `settle` is done after something was let go, before it is told.
+        """
         with self._lock:
             self._person_acted = time.monotonic()
             if self.taken.is_set():
                 return
             self.taken.set()
-            self._drop(lambda hold: True, let_go)
+            dropped = self._drop(lambda hold: True, let_go)
+        self.look_again()
+        if dropped:
+            settle()
         self._tell("person.took", {"by": why})
 
     def person_leaves(self, why: str) -> None:
@@ -114,8 +145,11 @@ class Drive:
             self.taken.clear()
         self._tell("person.left", {"by": why})
 
-    def tick(self, let_go: Lifting) -> float:
-        """Do what is due, and say in how many seconds to come again."""
+    def tick(self, let_go: Lifting, goes_on: Callable[[], bool] = lambda: False) -> float:
+        """Do what is due, and say in how many seconds to come again.
+
+        `goes_on` says whether a person who pressed nothing for a while goes on with what they have down.
+        """
         now = time.monotonic()
         with self._lock:
             self._drop(lambda hold: now - self._acted[hold.session] >= self.hold_seconds, let_go)
@@ -123,11 +157,13 @@ class Drive:
             due = [acted + self.hold_seconds for acted in self._acted.values()]
             # Who has stopped the agent has not left by doing nothing.
             drives = self.taken.is_set() and not self.stopped
-            left = drives and now - self._person_acted >= self.quiet_seconds
-            if drives and not left:
-                due.append(self._person_acted + self.quiet_seconds)
-        if left:
+            quiet = drives and now - self._person_acted >= self.quiet_seconds
+        if quiet and goes_on():
+            self._person_acted, quiet = now, False
+        if quiet:
             self.person_leaves("quiet")
+        elif drives:
+            due.append(self._person_acted + self.quiet_seconds)
         return max(min(due, default=now + 60) - now, 0.001)
 
     def press(self, c: XConnection, kind: int, detail: int) -> None:
@@ -168,9 +204,11 @@ class Drive:
             for session in list(self._ended)[:-MOST_ENDED]:
                 del self._ended[session]
             lost = time.monotonic() - seconds
-            return self._drop(
+            dropped = self._drop(
                 lambda hold: hold.session in self._ended or (bool(hold.session) and hold.since < lost), let_go
             )
+        self.look_again()
+        return dropped
 
     def _drop(self, chosen: Callable[[Hold], bool], let_go: Lifting) -> int:
         """Forget these holds, and let go what no other session holds, the last pressed first; how much that was."""
@@ -183,6 +221,12 @@ class Drive:
             releases = [hold.release for hold in reversed(dropped) if hold.release not in still]
             let_go(releases)
             return len(releases)
+
+
+def _stopped() -> Problem:
+    reason = "a person has stopped the agent of this desktop: nothing is done here"
+    remedy = "wait until a person lets it go on; no event of the desktop tells of it"
+    return Problem(HTTPStatus.LOCKED, "stopped", None, reason, remedy)
 
 
 def lift(c: XConnection, releases: list[Release]) -> None:

@@ -3,8 +3,9 @@
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from deskyard.computer.display import windows
 from deskyard.computer.display.acting.drive import BUTTON_PRESS, KEY_PRESS, MOTION, Drive, fake
@@ -14,6 +15,8 @@ from deskyard.computer.display.acting.program import Answered
 from deskyard.computer.display.x_server import Line, XConnection
 from deskyard.computer.fields import wrong
 from deskyard.computer.problem import Problem
+
+T = TypeVar("T")
 
 BUTTONS = {"left": 1, "middle": 2, "right": 3, "back": 8, "forward": 9}
 UP, DOWN, LEFT, RIGHT = 4, 5, 6, 7
@@ -109,7 +112,7 @@ class Hands:
     def click(self, button: int, count: int = 1) -> None:
         """Press a button and let it go, so many times."""
         for _ in range(count):
-            self._still_wanted()
+            self.still_wanted()
             self.press_button(button)
             self.release_button(button)
 
@@ -121,7 +124,7 @@ class Hands:
             far = max(abs(end[0] - start[0]), abs(end[1] - start[1]))
             steps = max(1, -(-far // STRIDE))
             for step in range(1, steps + 1):
-                self._still_wanted()
+                self.still_wanted()
                 self.move(tuple(a + round((b - a) * step / steps) for a, b in zip(start, end, strict=True)))  # type: ignore[arg-type]
         self.release_button(button)
 
@@ -182,7 +185,7 @@ class Hands:
         shifted = False
         for index, keysym in enumerate(keysyms):
             if index % IN_FLIGHT == 0:
-                self._still_wanted()
+                self.still_wanted()
                 connection.settle()
             key = keyboard.find(keysym)
             if key is None:
@@ -205,18 +208,36 @@ class Hands:
         return wanted
 
     def pause(self, seconds: float) -> None:
-        """Wait so long, or until a person takes over or nobody waits for the batch any more."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not self.gone():
-            if self.drive.taken.wait(min(left, 0.1)):
-                self.drive.check()
-        self._still_wanted()
+        """Wait so long; a batch that may not go on, and a person who takes over, end it at once as a `Problem`."""
+        if problem := self.drive.wait(lambda: self._objection() or self.drive.refusal(), seconds):
+            raise problem
+
+    def await_event(self, coming: Future[T]) -> T:
+        """Wait for what the event loop waits for, as long as the batch may go on.
+
+        A person who takes over does not end it: to wait takes no drive, and it may be for what they do.
+        """
+        coming.add_done_callback(lambda _: self.drive.look_again())
+        problem = self.drive.wait(lambda: self._objection() or coming.done())
+        if isinstance(problem, Problem):
+            coming.cancel()
+            raise problem
+        return coming.result()
 
     def release_own(self) -> None:
         """Let go of all that the batch's session holds."""
         if self.drive.held:
             self.drive.release_own(self.line.get())
 
-    def _still_wanted(self) -> None:
+    def still_wanted(self) -> None:
+        """Raise `Problem` where nobody waits for the batch any more."""
         if self.gone():
-            raise Problem(HTTPStatus.CONFLICT, "connection", None, "the caller is gone", "send the batch again")
+            raise self._gone()
+
+    def _objection(self) -> Problem | None:
+        return self._gone() if self.gone() else self.drive.objection()
+
+    @staticmethod
+    def _gone() -> Problem:
+        remedy = "look at the screen, and send in a new batch what this one did not do"
+        return Problem(HTTPStatus.CONFLICT, "connection", None, "the caller is gone", remedy)
