@@ -3,7 +3,9 @@
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import httpx
 import pytest
 from xcffib import xproto
 
@@ -13,7 +15,7 @@ from deskyard.computer.display.acting.drive import MOTION, fake
 from deskyard.computer.display.part import Settings
 from deskyard.computer.display.x_server import XConnection
 from deskyard.computer.peers import is_roots
-from tests.computer.desktop import HEIGHT, WIDTH, Person, Recorder, Service, XServer, in_front
+from tests.computer.desktop import HEIGHT, PATIENCE, PERSONS_KEY, WIDTH, Person, Recorder, Service, XServer, in_front
 
 SHIFT = 0xFFE1
 
@@ -159,6 +161,87 @@ def test_who_is_stopped_is_refused_until_it_is_let_go_on_however_long_it_is_quie
         own.did({"type": "type", "text": "y"})
         recorder.until(lambda: recorder.text == "y", "one letter")
     own.stop()
+
+
+def test_wait_of_a_batch_ends_when_the_agent_is_stopped(
+    server: XServer, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Service(server.display, Settings(quiet_seconds=60))
+    monkeypatch.setattr(halting, "COMPUTER", SimpleNamespace(port=own.port))
+    with in_front(server, own) as recorder:
+        waits = {"type": "wait", "event": "window.appeared", "match": {"id": 1}, "within_ms": 300_000}
+        answers = list[httpx.Response]()
+        waiting = threading.Thread(
+            target=lambda: answers.append(own.act({"type": "type", "text": "a"}, waits, {"type": "type", "text": "b"}))
+        )
+        waiting.start()
+        recorder.until(lambda: recorder.text == "a", "the first letter")
+        before = own.last()
+        person.tap()
+        own.wait("person.took", after=before)
+        assert waiting.is_alive(), "a person who drives ends no wait"
+        halting.say(stopped=True)
+        waiting.join(PATIENCE / 4)
+        assert (answers[0].status_code, answers[0].json()["error"]) == (423, "stopped")
+        assert recorder.text == "a"
+    own.stop()
+
+
+def test_batch_waits_for_a_person_to_leave(service: Service, recorder: Recorder, person: Person) -> None:
+    after = service.last()
+    waits = [{"type": "wait", "event": event, "after": after} for event in ("person.took", "person.left")]
+    answers = list[httpx.Response]()
+
+    def act() -> None:
+        answers.append(service.act({"type": "type", "text": "a"}, *waits, {"type": "type", "text": "b"}))
+
+    acting = threading.Thread(target=act)
+    acting.start()
+    recorder.until(lambda: recorder.text == "a", "the first letter")
+    person.tap()
+    acting.join(PATIENCE)
+    assert answers[0].status_code == 200, answers[0].text
+    recorder.until(lambda: recorder.text == "ab", "the second letter")
+
+
+def test_person_who_drags_has_not_left(server: XServer, person: Person) -> None:
+    own = Service(server.display, Settings(quiet_seconds=0.1))
+    before = own.last()
+    person.pointer(300, 300, buttons=1)
+    own.wait("person.took", after=before)
+    left: dict[str, Any] = {"event": "person.left", "after": before}
+    for x in (310, 320):
+        person.pointer(x, 300, buttons=1)
+        # Longer than a person who has left would have been waited for, by the service's own clock.
+        assert own.client.post("/v1/wait", json={**left, "within_ms": 300}).status_code == 408
+    assert own.act({"type": "move", "x": 1, "y": 1}).status_code == 409
+    person.pointer(320, 300)
+    assert own.wait(**left)["by"] == "quiet"
+    person.key(PERSONS_KEY, True)
+    own.wait("person.took", after=own.last() - 1)
+    left["after"] = own.last()
+    assert own.client.post("/v1/wait", json={**left, "within_ms": 300}).status_code == 408
+    person.key(PERSONS_KEY, False)
+    assert own.wait(**left)["by"] == "quiet"
+    own.stop()
+
+
+def test_button_that_never_comes_up_keeps_the_drive_no_longer_than_a_while(server: XServer, person: Person) -> None:
+    own = Service(server.display, Settings(quiet_seconds=0.1, hold_seconds=0.5))
+    try:
+        before = own.last()
+        person.pointer(300, 300, buttons=1)
+        own.wait("person.took", after=before)
+        person.leave()
+        assert own.wait("person.left", after=before)["by"] == "quiet"
+        pointer = own.part.desk.get().core.QueryPointer(own.part.desk.get().root).reply()
+        assert pointer.mask & 0x100, "TigerVNC let the button go by itself"
+    finally:
+        somebody = Person(server)
+        somebody.pointer(300, 300)
+        own.wait("screen.settled", quiet_ms=50)
+        somebody.leave()
+        own.stop()
 
 
 def test_nobody_but_root_stops_the_agent_or_lets_it_go_on(

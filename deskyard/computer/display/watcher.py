@@ -17,6 +17,7 @@ import xcffib.xproto as xproto
 
 from deskyard.computer.display import windows
 from deskyard.computer.display.acting.drive import Drive, Release, lift
+from deskyard.computer.display.acting.presses import Presses
 from deskyard.computer.display.clipboard import Clipboard
 from deskyard.computer.display.events import Log
 from deskyard.computer.display.spaces import Rectangle
@@ -56,6 +57,7 @@ class Watcher:
         self._display = display
         self._log = log
         self._drive = drive
+        self._presses = Presses(drive.hold_seconds)
         self._calls: deque[Call] = deque()
         self._lock = threading.Lock()  # of the calls
         self._wake_out, self._wake_in = os.pipe()
@@ -157,7 +159,8 @@ class Watcher:
             self._take_events(c)
             self._take_calls(c)
             self.clipboard.tick()
-            waits = self._drive.tick(self.let_go), self.clipboard.due(), self._look_when_due(c)
+            tick = self._drive.tick(self.let_go, lambda: self._presses.go_on(c))
+            waits = tick, self.clipboard.due(), self._look_when_due(c)
             if not self._stopping.is_set() and not self._pending(c):
                 ready = select.select([fd, self._wake_out], [], [], min(waits))[0]
                 if self._wake_out in ready:
@@ -179,7 +182,7 @@ class Watcher:
         event = event or c.poll()
         while event is not None:
             if type(event) in PERSONS:
-                self._raw(event)
+                self._raw(c, event)
             elif isinstance(event, xcffib.damage.NotifyEvent):
                 self._is_drawn = True
             elif isinstance(event, xproto.PropertyNotifyEvent) and event.window != self.clipboard.window:
@@ -198,9 +201,13 @@ class Watcher:
             self._look_at_places(c)
         c.x.invalid()
 
-    def _raw(self, event: Any) -> None:
-        if event.sourceid not in self._agents:
-            self._drive.person_acts(self.let_go, PERSONS[type(event)])
+    def _raw(self, c: XConnection, event: Any) -> None:
+        if event.sourceid in self._agents:
+            return
+        self._presses.acts()
+        # Who hears of it finds up what the agent held. Whoever takes over by a request does not wait for the server,
+        # which a program may hold for itself: their word counts at once.
+        self._drive.person_acts(self.let_go, PERSONS[type(event)], c.settle)
 
     def let_go(self, releases: list[Release]) -> None:
         """Let go of what the agent held, on this thread's connection."""
