@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from deskyard.gateway.actions import use
 from deskyard.gateway.actions.line import HASHED_BYTES, MOST_LINE
 from deskyard.gateway.config import tracking
 from deskyard.gateway.egress import counters
@@ -137,6 +138,8 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         programs=[route for route in ROUTES.values() if route.for_programs],
         action_line=MOST_LINE,
         rate_seconds=RATE_SECONDS,
+        uses=use.TABLE,
+        uses_seconds=use.KEEP_SECONDS,
         hashed_bytes=HASHED_BYTES,
         say_bytes=MOST_REQUEST,
     )
@@ -194,6 +197,8 @@ def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, st
         wait_path=computer.WAIT_PATH,
         claims=actions.HEADER,
         most_claims=actions.MOST_HEADER,
+        uses=use.TABLE,
+        working=use.WORKING,
     )
 
 

@@ -62,7 +62,7 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
                 request.get("scopes"),
             )
         case "list":
-            return sessions.listing()
+            return await sessions.listing()
         case "revoke":
             return await sessions.revoke(request["id"], request["desktop"], request["all"], request["actor"])
         case "keys":

@@ -139,6 +139,11 @@ class Proxy:
         """Let programs see a desktop again, as far as this list goes; false to ask again."""
         return await self._tell(pid, f"del acl {listed} {desktop}") is not None
 
+    async def rows(self, pid: int, table: str) -> str | None:
+        """What a worker has in a table; nothing if it does not answer, or not to the end."""
+        listing = await self._tell(pid, f"show table {table}")
+        return listing if listing is not None and listing.startswith("# table:") and listing.endswith("\n\n") else None
+
     async def _workers_patiently(self) -> list[int]:
         """The workers, also if the master is just replacing itself: for a moment it answers nobody then."""
         end = time.monotonic() + MASTER_AWAY_SECONDS

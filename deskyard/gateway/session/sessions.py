@@ -5,11 +5,12 @@ import contextlib
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.actions import use
 from deskyard.gateway.anchors import Anchors
 from deskyard.gateway.awaiting.awaiting import Awaiting
 from deskyard.gateway.chat.chat import Chat
@@ -286,23 +287,32 @@ class Sessions:
         """Write down a ticket, or what a person decided; raises if it opens something and cannot be written."""
         self._audit.note("refuse" if facts["result"] == "refused" else "ask", **facts)
 
-    def listing(self) -> list[dict[str, Any]]:
+    async def listing(self) -> list[dict[str, Any]]:
         """List all sessions that are remembered, newest first."""
+        sessions = self._store.all()
+        # Where no program comes, HAProxy is not asked.
+        uses = await use.look(self._proxy) if any(session.mode == AGENT for session in sessions) else {}
         now = self._clock()
         self.awaiting.hear()
-        return [{**describe(session, now), **self._use(session, now)} for session in self._store.all()]
+        return [{**describe(session, now), **self._use(session, now, uses)} for session in sessions]
 
-    def _use(self, session: Session, now: float) -> dict[str, Any]:
-        """The use that is made of a session just now."""
-        streams = self.streams.of(session.id)
-        acted = max((stream.acted for stream in streams), default=0.0)
+    def _use(self, session: Session, now: float, uses: Mapping[str, float] | None) -> dict[str, Any]:
+        """The use that is made of a session; of a program's also the last one that was made of it."""
+        streams, active = self.streams.of(session.id), session.state(now) == "active"
+        since = min((stream.since for stream in streams), default=None)
+        idle, does = None, None
+        if since is not None:
+            idle = int(now - max(since, *(stream.acted for stream in streams)))
+            does = "drives" if self.streams.drives(session) else "watches"
+        elif session.mode == AGENT and (idle := use.of(session, uses, active=active)) is not None:
+            does = "acts" if active else "acted"
         return {
             "streams": len(streams),
             "from": sorted({stream.address for stream in streams}),
-            "since": int(min(stream.since for stream in streams)) if streams else None,
-            "idle": int(now - max(acted, min(stream.since for stream in streams))) if streams else None,
-            "does": ("drives" if self.streams.drives(session) else "watches") if streams else None,
-            "wanted": self.awaiting.wanted(session.id) if session.state(now) == "active" else None,
+            "since": None if since is None else int(since),
+            "idle": idle,
+            "does": does,
+            "wanted": self.awaiting.wanted(session.id) if active else None,
         }
 
     async def revoke(self, id: str | None, desktop: str | None, everything: bool, actor: str) -> list[dict[str, Any]]:

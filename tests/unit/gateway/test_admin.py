@@ -13,7 +13,7 @@ from deskyard.gateway.session import admin, line
 class Broken:
     """Sessions of a service in which something nobody thought of fails."""
 
-    def listing(self) -> list[dict[str, Any]]:
+    async def listing(self) -> list[dict[str, Any]]:
         raise RuntimeError("the database is malformed")
 
 

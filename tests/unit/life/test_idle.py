@@ -107,6 +107,20 @@ def test_who_acts_in_a_viewer_uses_it_and_a_viewer_left_open_does_not(
     assert states == ["running"] * 9 + ["stopped"]
 
 
+def test_program_that_acts_uses_it_and_one_that_has_acted_long_ago_does_not(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]]
+) -> None:
+    idle.look("lab", clock=clock)
+    sessions.append({"desktop": "dev1", "idle": 5, "actor": "tidier", "does": "acts"})
+    assert pass_by(machines, clock, 30).used_by == "tidier acts"
+    # Its session may end before anybody looks again.
+    sessions[0] |= {"idle": 65, "does": "acted"}
+    assert pass_by(machines, clock, 1).used_at == clock.now - 65
+    sessions.clear()
+    assert pass_by(machines, clock, 7).state == "running"
+    assert pass_by(machines, clock, 2).state == "stopped"
+
+
 def test_a_desktop_with_a_task_is_used(machines: Machines, clock: Clock) -> None:
     idle.look("lab", clock=clock)
     assert pass_by(machines, clock, 30, busy=["dev1"]).used_by == "it has a task"

@@ -1,0 +1,54 @@
+"""When programs used their desktops last: HAProxy has a row for each session, in each of its workers.
+
+To act, and to work with files and processes, is use, for as long as it is open; to look is none. A reload forgets what
+is over: the host, which looks every minute, has it by then.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from deskyard.gateway.session.store import Session
+from deskyard.wire.computer import SCOPES, SEE
+
+TABLE = "uses_of_session"
+KEEP_SECONDS = 24 * 3600  # the host looks more often
+# Whoever has one of them may do more than look.
+WORKING = tuple(scope for scope in SCOPES if scope != SEE)
+_ROW = re.compile(r"^0x[0-9a-f]+: key=([A-Za-z0-9_-]{16,40}) use=\d+ exp=(\d+) (?:shard=\d+ )?conn_cur=(\d+)$", re.M)
+
+
+class Workers(Protocol):
+    """The workers of a running HAProxy, and what they have in a table."""
+
+    async def workers(self) -> list[int]:
+        """The workers."""
+
+    async def rows(self, pid: int, table: str) -> str | None:
+        """What a worker has in a table; nothing if it does not answer, or not to the end."""
+
+
+async def look(proxy: Workers) -> dict[str, float] | None:
+    """For how many seconds each session of a program has not used its desktop; nothing if a worker does not answer."""
+    pids = await proxy.workers()
+    listings = await asyncio.gather(*(proxy.rows(pid, TABLE) for pid in pids))
+    found: dict[str, float] = {}
+    for listing in listings:
+        if listing is None:
+            return None
+        for id, left, open_now in _ROW.findall(listing):
+            idle = 0.0 if int(open_now) else max(0.0, KEEP_SECONDS - int(left) / 1000)
+            found[id] = min(idle, found.get(id, idle))
+    return found if pids else None
+
+
+def of(session: Session, uses: Mapping[str, float] | None, *, active: bool) -> int | None:
+    """For how many seconds a session has not used its desktop; none if it never did.
+
+    What cannot be asked counts as use.
+    """
+    if uses is None:
+        return 0 if active and set(WORKING) & set(session.scopes) else None
+    idle = uses.get(session.id)
+    return None if idle is None else int(idle)
