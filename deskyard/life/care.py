@@ -72,13 +72,14 @@ def run(name: str, desktop: str | None = None, how: How = How()) -> dict[str, An
         stood = halted.go_on(plan, machines, desktop, dry_run=how.dry_run)
         reports = []
         for planned in wanted:
+            machine = Machine(plan, planned.name, machines)
             # Before an update, which it may be needed for.
-            kept = _back_up(scheduled, Machine(plan, planned.name, machines), how, history)
+            kept = _back_up(scheduled, machine, how, history)
             # Each anew: to care for those before it took its time.
-            state = machines.states().get(planned.machine.domain, health.ABSENT)
-            report = _Visit(plan, planned.name, care, how, history).make(state)
+            state = _state_of(machine)
+            report = _Visit(machine, care, how, history).make(state)
             report = _with_backup(report, kept)
-            reports.append(_without_expired(report, Machine(plan, planned.name, machines), state, how))
+            reports.append(_without_expired(report, machine, state, how))
     found: dict[str, Any] = {"workspace": name, "desktops": [asdict(report) for report in reports]}
     found["halted"] = [asdict(row) for row in stood]
     found["trouble"] = any(report.trouble for report in reports) or any(row.trouble for row in stood)
@@ -163,15 +164,15 @@ class _History:
 class _Visit:
     """One desktop, and what is done for it."""
 
-    def __init__(self, plan: WorkspacePlan, desktop: str, care: Care, how: How, history: _History) -> None:
-        self._plan, self._name, self._care, self._how, self._history = plan, desktop, care, how, history
-        self._target = f"{plan.name}/{desktop}"
-        self._report = Report(desktop)
+    def __init__(self, machine: Machine, care: Care, how: How, history: _History) -> None:
+        self._machine, self._care, self._how, self._history = machine, care, how, history
+        self._plan, self._name = machine.plan, machine.name
+        self._report = Report(machine.name)
 
     def make(self, state: Mapping[str, Any]) -> Report:
         """Do what is due; a desktop that fails, or is not there, keeps no other from its care."""
         report = self._report
-        if (state["desired"], state["state"]) != (Power.RUNNING, "running"):
+        if not _runs(state):
             report.state = f"{state['state']}: left alone"
             if state["desired"] == Power.RUNNING:
                 report.trouble.append(f"is {state['state']}, and wanted to run")
@@ -209,8 +210,25 @@ class _Visit:
             if dry:
                 report.waits.append("a restart: it would be done")
             else:
-                power.restart(self._target)
-                report.restarted = True
+                self._restart()
+
+    def _restart(self) -> None:
+        """Restart it unless, when its turn has come, somebody works there, has halted it, or the window has closed."""
+
+        restarts = False
+
+        def may_still() -> bool:
+            # Another task may have had it for long: a backup, an upgrade, or a person who stopped it.
+            nonlocal restarts
+            state = _state_of(self._machine)
+            if _runs(state):
+                restarts = self._may("a restart", self._look())
+            else:
+                self._report.waits.append(f"a restart: it is {state['state']} now")
+            return restarts
+
+        power.restart(self._machine.target, only_if=may_still)
+        self._report.restarted = restarts
 
     def _may(self, what: str, found: Mapping[str, Any]) -> bool:
         """Whether the window is open and nobody works; else it is noted that something waits."""
@@ -231,6 +249,15 @@ class _Visit:
     def _failing(self) -> list[str]:
         rows = health.look(self._plan.name, self._name)["machines"][self._name]
         return [f"{row['check']}: {row['detail']} -> {row['remedy']}" for row in rows if row["state"] == "failed"]
+
+
+def _state_of(machine: Machine) -> Mapping[str, Any]:
+    return machine.machines.states().get(machine.domain, health.ABSENT)
+
+
+def _runs(state: Mapping[str, Any]) -> bool:
+    """Whether it runs and is wanted to."""
+    return (state["desired"], state["state"]) == (Power.RUNNING, "running")
 
 
 def _tell(hook: str, found: dict[str, Any]) -> str:

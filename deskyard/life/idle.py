@@ -21,12 +21,16 @@ from deskyard.host.progress import say
 from deskyard.host.secret_file import write_secret
 from deskyard.life import asleep, power
 from deskyard.model.idle import Idle
-from deskyard.plan.power import Load, NoRoom, Power, rate
+from deskyard.plan.power import Load, NoRoom, Power, Rate, rate
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.wire.session_requests import FAILED, NO_ROOM, STARTS
 
 UNKNOWN = "nobody looked before"
+# An average over less says nothing of how a machine is used.
+AVERAGE_SECONDS = 30.0
 Clock = Callable[[], float]
+# The desktops that have a task; asked anew before one is stopped.
+Busy = Callable[[], Collection[str]]
 # The sessions of a workspace; none if its gateway cannot be asked, and nobody knows who uses what.
 Sessions = Callable[[str], list[dict[str, Any]] | None]
 # Tells the pages that wait for a desktop of a workspace what came of it.
@@ -67,14 +71,18 @@ class _Look:
 
 
 def look(
-    name: str, busy: Collection[str] = (), clock: Clock = time.time, sessions_of: Sessions | None = None
+    name: str,
+    busy: Busy = frozenset,
+    clock: Clock = time.time,
+    sessions_of: Sessions | None = None,
+    only: str | None = None,
 ) -> list[Use]:
     """Look at the desktops of a workspace that may be stopped; what is seen is kept for the next look.
 
-    `sessions_of` asks its gateway in place of the site's key.
+    `sessions_of` asks its gateway in place of the site's key; `only` is the one desktop to look at.
     """
     plan, machines = power.look_up(name)
-    wanted = [desktop for desktop in plan.desktops if desktop.idle is not None]
+    wanted = [desktop for desktop in plan.desktops if desktop.idle is not None and only in (None, desktop.name)]
     if not wanted:
         return []
     states = machines.states()
@@ -83,35 +91,32 @@ def look(
         before, now = _kept(plan), clock()
         loads = machines.loads([desktop.machine.domain for desktop in running])
         sessions = (sessions_of or _sessions)(name) if running else []
+        tasks = busy() if running else ()
         seen = {}
         for desktop in running:
             load = loads.get(desktop.machine.domain)
             if load is not None:
-                seen[desktop.name] = _judged(desktop, before.get(desktop.name), load, now, busy, sessions)
-        _keep(plan, seen)
+                seen[desktop.name] = _judged(desktop, before.get(desktop.name), load, now, tasks, sessions)
+        others = {} if only is None else {name: kept for name, kept in before.items() if name != only}
+        _keep(plan, {**others, **seen})
     return [_use(plan, desktop, _state(states, desktop), seen.get(desktop.name)) for desktop in wanted]
 
 
 def stop_unused(
-    name: str, busy: Collection[str] = (), clock: Clock = time.time, sessions_of: Sessions | None = None
+    name: str, busy: Busy = frozenset, clock: Clock = time.time, sessions_of: Sessions | None = None
 ) -> list[Use]:
     """Look, and stop what nobody has used for as long as its declaration says; answers how all are then.
 
-    A desktop that does not shut down goes on, and is looked at anew.
+    Each is looked at again when its turn has come. A desktop that does not shut down goes on, and is looked at anew.
     """
     found = []
     for use in look(name, busy, clock, sessions_of):
-        if use.stops_at is None or use.stops_at > clock():
-            found.append(use)
-            continue
-        say(f"    {use.desktop}: nobody uses it")
-        try:
-            state = _put_to_sleep(f"{name}/{use.desktop}")
-        except SiteError as error:
-            say(f"    {error}")
-            found.append(use)
-        else:
-            found.append(Use(use.desktop, state, use.used_by, use.used_at, None, asleep=True))
+        if _is_due(use, clock):
+            try:
+                use = _put_to_sleep(name, use, lambda only: look(name, busy, clock, sessions_of, only), clock)
+            except SiteError as error:
+                say(f"    {error}")
+        found.append(use)
     return found
 
 
@@ -203,16 +208,18 @@ def _judged(
     for session in sessions or ():
         if session["desktop"] == desktop.name and session["idle"] is not None and now - session["idle"] > used_at:
             used_at, used_by = now - session["idle"], f"{session['actor']} {session['does']}"
-    if reason := _taken(desktop.idle, before, load, now):
+    average = rate(before.load, load, now - before.at) if now > before.at else Rate(0, 0)
+    is_long = average is None or now - before.at >= AVERAGE_SECONDS
+    if is_long and (reason := _taken(desktop.idle, average)):
         used_at, used_by = now, reason
     if desktop.name in busy:
         used_at, used_by = now, "it has a task"
-    return _Look(now, load, used_at, used_by)
+    # The next average is of all the time since the last one.
+    return _Look(now, load, used_at, used_by) if is_long else _Look(before.at, before.load, used_at, used_by)
 
 
-def _taken(idle: Idle, before: _Look, load: Load, now: float) -> str:
+def _taken(idle: Idle, found: Rate | None) -> str:
     """The reason why a machine is not idle, by what it took; empty if it is."""
-    found = rate(before.load, load, now - before.at)
     if found is None:
         return "it was started"
     if found.cpu_percent > idle.cpu_percent:
@@ -222,10 +229,21 @@ def _taken(idle: Idle, before: _Look, load: Load, now: float) -> str:
     return ""
 
 
-def _put_to_sleep(target: str) -> str:
-    machine = power.opened(target)
+def _is_due(use: Use, clock: Clock) -> bool:
+    return use.stops_at is not None and use.stops_at <= clock()
+
+
+def _put_to_sleep(name: str, use: Use, look_again: Callable[[str], list[Use]], clock: Clock) -> Use:
+    """Stop a desktop unless somebody uses it when its turn has come, or has stopped it; how it is then."""
+    machine, seen = power.opened(f"{name}/{use.desktop}"), use
+
+    def is_unused() -> bool:
+        nonlocal seen
+        (seen,) = look_again(use.desktop)
+        return _is_due(seen, clock)
 
     def stop() -> None:
+        say(f"    {use.desktop}: nobody uses it")
         asleep.note(machine.plan, machine.name)
         try:
             machine.shut_down()
@@ -233,8 +251,10 @@ def _put_to_sleep(target: str) -> str:
             asleep.forget(machine.plan, machine.name)
             raise
 
-    machine.move(Power.OFF, stop)
-    return str(machine.state()["machines"][0]["state"])
+    if not machine.move(Power.OFF, stop, is_unused):
+        return seen
+    state = str(machine.state()["machines"][0]["state"])
+    return Use(use.desktop, state, use.used_by, use.used_at, None, asleep=True)
 
 
 def _use(plan: WorkspacePlan, desktop: DesktopPlan, state: str, seen: _Look | None) -> Use:

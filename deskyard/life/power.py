@@ -150,15 +150,21 @@ def stop(target: str, *, force: bool = False) -> dict[str, Any]:
     return machine.state()
 
 
-def restart(target: str, *, force: bool = False, wait: bool = True) -> dict[str, Any]:
-    """Shut a desktop down and start it again, with the size that it is declared to have."""
+def restart(
+    target: str, *, force: bool = False, wait: bool = True, only_if: Callable[[], bool] = lambda: True
+) -> dict[str, Any]:
+    """Shut a desktop down and start it again, with the size that it is declared to have.
+
+    `only_if` is asked when its turn has come.
+    """
     machine = behind_gateway(target)
 
     def anew() -> None:
         machine.machines.shut_down(machine.domain, force=force)
         machine.machines.start(machine.domain)
 
-    machine.move(Power.RUNNING, anew)
+    if not machine.move(Power.RUNNING, anew, only_if):
+        return machine.state()
     machine.show(Stage.BOOTING)
     return _answering(machine, wait)
 

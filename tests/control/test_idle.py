@@ -35,10 +35,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Collection[str]]:
     declared = SimpleNamespace(plan=replace(plan, desktops=desktops))
     busy_each_time: list[Collection[str]] = []
 
-    def stop_unused(name: str, busy: Collection[str], sessions_of: Any) -> list[Use]:
+    def stop_unused(name: str, busy: idle.Busy, sessions_of: Any) -> list[Use]:
         assert (name, sessions_of) == (NAME, nobody)
-        busy_each_time.append(busy)
-        if "first" in busy:
+        busy_each_time.append(in_use := busy())
+        if "first" in in_use:
             return [Use("first", "running", "it has a task", 8.0, 7208.0)]
         return [
             Use("first", "stopped", "ann drives", 7.0, None, asleep=True),

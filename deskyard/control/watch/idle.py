@@ -57,8 +57,12 @@ def stop_unused(lend: Lend, name: str, sessions_of: idle.Sessions) -> None:
     plan = declaration.read(name).plan
     if not any(desktop.idle for desktop in plan.desktops):
         return
-    with lend() as link:
-        in_use = busy(link, name, [desktop.name for desktop in plan.desktops])
+    names = [desktop.name for desktop in plan.desktops]
+
+    def in_use() -> set[str]:
+        with lend() as link:
+            return busy(link, name, names)
+
     for use in idle.stop_unused(name, in_use, sessions_of=sessions_of):
         if use.asleep and use.used_at is not None:
             detail = {"lastUse": use.used_by, "lastUsedAt": use.used_at}

@@ -19,6 +19,7 @@ from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.workspace import turn
 from tests.unit.life.machines import DEV1, PLAN, Machines
+from tests.unit.life.waiting_turn import waiting
 
 OPEN, CLOSED = "2026-11-25T04:00+00:00", "2026-11-25T12:00+00:00"
 
@@ -133,6 +134,43 @@ def test_window_and_task_are_asked_again_before_a_restart(
     found = rows(care.run("lab", "dev1"))["dev1"]
     assert found["updated"] == ["openssl"]
     assert (found["restarted"], len(found["waits"]), machines.moves) == (False, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "waits"),
+    [
+        ("window", "a restart: for the window 03:00-05:00"),
+        ("task", "a restart: for backup"),
+        ("stop", "a restart: it is stopped now"),
+        ("pause", "a restart: it is paused now"),
+    ],
+)
+def test_window_task_and_wish_are_asked_again_when_the_turn_of_a_restart_has_come(
+    machines: Machines, guests: Guests, clock: Clock, monkeypatch: pytest.MonkeyPatch, change: str, waits: str
+) -> None:
+    guests.restart, found = True, list[dict[str, Any]]()
+    with waiting("dev1", lambda: found.append(care.run("lab", "dev1")), monkeypatch):
+        if change == "window":
+            clock.now += timedelta(hours=3)
+        elif change == "task":
+            guests.busy = ["backup"]
+        elif change == "stop":
+            machines.now[DEV1], machines.wanted[DEV1] = "stopped", Power.OFF
+        else:
+            machines.now[DEV1], machines.wanted[DEV1] = "paused", Power.PAUSED
+    (report,) = found[0]["desktops"]
+    assert (report["restarted"], report["waits"], machines.moves) == (False, [waits], [])
+    assert machines.wanted[DEV1] is {"stop": Power.OFF, "pause": Power.PAUSED}.get(change, Power.RUNNING)
+
+
+def test_restart_whose_turn_comes_late_is_done_while_the_window_is_open(
+    machines: Machines, guests: Guests, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests.restart, found = True, list[dict[str, Any]]()
+    with waiting("dev1", lambda: found.append(care.run("lab", "dev1")), monkeypatch):
+        clock.now += timedelta(minutes=10)
+    assert found[0]["desktops"][0]["restarted"] is True
+    assert [state for _, state, _ in machines.moves] == ["stopped", "running"]
 
 
 def test_full_disk_is_cleaned_at_any_time(guests: Guests, clock: Clock) -> None:

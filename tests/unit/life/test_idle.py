@@ -16,6 +16,7 @@ from deskyard.model.idle import Idle
 from deskyard.plan.power import Load, Power, Rate, rate
 from tests.support.clock import Clock
 from tests.unit.life.machines import DEV1, DEV2, PLAN, Machines
+from tests.unit.life.waiting_turn import waiting
 
 DECLARED = Idle(stop_after="10m")
 LOOK = 60.0
@@ -46,8 +47,8 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 def declare(machines: Machines, sessions: list[Any], monkeypatch: pytest.MonkeyPatch) -> Any:
     """`dev1` may be stopped as declared, `dev2` never."""
 
-    def write(declared: Idle | None) -> None:
-        desktops = [replace(desktop, idle=declared if desktop.name == "dev1" else None) for desktop in PLAN.desktops]
+    def write(declared: Idle | None, *names: str) -> None:
+        desktops = [replace(d, idle=declared if d.name in (names or ("dev1",)) else None) for d in PLAN.desktops]
         plan = replace(PLAN, desktops=tuple(desktops))
         monkeypatch.setattr(declaration, "read", lambda _: SimpleNamespace(plan=plan))
 
@@ -123,7 +124,7 @@ def test_program_that_acts_uses_it_and_one_that_has_acted_long_ago_does_not(
 
 def test_a_desktop_with_a_task_is_used(machines: Machines, clock: Clock) -> None:
     idle.look("lab", clock=clock)
-    assert pass_by(machines, clock, 30, busy=["dev1"]).used_by == "it has a task"
+    assert pass_by(machines, clock, 30, busy=lambda: ["dev1"]).used_by == "it has a task"
 
 
 def test_a_gateway_that_cannot_be_asked_keeps_them_up(
@@ -136,6 +137,76 @@ def test_a_gateway_that_cannot_be_asked_keeps_them_up(
     idle.look("lab", clock=clock)
     use = pass_by(machines, clock, 30)
     assert (use.state, use.used_by) == ("running", "its gateway does not answer")
+
+
+def test_one_that_is_opened_while_another_shuts_down_goes_on(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], declare: Any
+) -> None:
+    declare(DECLARED, "dev1", "dev2")
+    idle.look("lab", clock=clock)
+
+    def opened(_: str) -> None:
+        clock.now += 60
+        sessions.append({"desktop": "dev2", "idle": 1, "actor": "ann", "does": "drives"})
+
+    machines.act = opened
+    clock.now += 600
+    first, second = idle.stop_unused("lab", clock=clock)
+    assert (first.state, first.asleep) == ("stopped", True)
+    assert (second.state, second.used_by, second.asleep) == ("running", "ann drives", False)
+    assert [domain for domain, _, _ in machines.moves] == [DEV1]
+
+
+@pytest.mark.parametrize("use", ["opened", "given a task"])
+def test_one_that_is_used_while_its_stop_waits_for_its_turn_goes_on(
+    machines: Machines, clock: Clock, sessions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    idle.look("lab", clock=clock)
+    clock.now += 600
+    tasks = set[str]()
+    with waiting("dev1", lambda: idle.stop_unused("lab", lambda: tasks, clock), monkeypatch):
+        if use == "opened":
+            sessions.append({"desktop": "dev1", "idle": 1, "actor": "ann", "does": "drives"})
+        else:
+            tasks.add("dev1")
+    assert (machines.moves, machines.wanted[DEV1], asleep.is_asleep(PLAN, "dev1")) == ([], Power.RUNNING, False)
+
+
+@pytest.mark.parametrize(("state", "wish"), [("stopped", Power.OFF), ("paused", Power.PAUSED), ("saved", Power.PAUSED)])
+def test_what_a_person_stops_while_its_stop_waits_for_its_turn_does_not_sleep(
+    machines: Machines, clock: Clock, monkeypatch: pytest.MonkeyPatch, state: str, wish: Power
+) -> None:
+    idle.look("lab", clock=clock)
+    clock.now += 600
+    found: list[Use] = []
+    with waiting("dev1", lambda: found.extend(idle.stop_unused("lab", clock=clock)), monkeypatch):
+        machines.now[DEV1], machines.wanted[DEV1] = state, wish
+    assert found == [Use("dev1", state, "", None, None)]
+    assert (machines.moves, machines.wanted[DEV1]) == ([], wish)
+    assert not idle.wake("lab/dev1")
+    assert machines.now[DEV1] == state
+
+
+def test_what_still_nobody_uses_is_stopped_when_its_turn_comes(
+    machines: Machines, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle.look("lab", clock=clock)
+    clock.now += 600
+    with waiting("dev1", lambda: idle.stop_unused("lab", clock=clock), monkeypatch):
+        clock.now += 300
+    assert machines.moves == [(DEV1, "stopped", Power.OFF)] and asleep.is_asleep(PLAN, "dev1")
+
+
+def test_what_a_machine_takes_for_a_moment_is_no_use_and_counts_in_the_next_average(
+    machines: Machines, clock: Clock
+) -> None:
+    idle.look("lab", clock=clock)
+    start = clock.now
+    clock.now += 5
+    machines.taken[DEV1] = Load(1 << 20, 4.0)
+    assert [use.used_at for use in idle.look("lab", clock=clock)] == [start]
+    clock.now += 25
+    assert [use.used_by for use in idle.look("lab", clock=clock)] == ["it took 13 % of a processor"]
 
 
 def test_one_that_was_started_anew_has_its_whole_time_again(machines: Machines, clock: Clock) -> None:
