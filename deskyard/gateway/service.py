@@ -74,7 +74,7 @@ def create(layout: Layout) -> Starlette:
     app.state.sessions = sessions
     app.state.keys = keys
     app.state.refusals = Refusals(audit.note)
-    app.state.actions = ledger.Ledger(ledger.chain(layout), audit, store.actor)
+    app.state.actions = ledger.Ledger(ledger.chain(layout), audit, store.actor, unanswered=sessions.hear_unanswered)
     return app
 
 
@@ -200,7 +200,7 @@ async def _drive(request: Request) -> Response:
     """Do with the drive what a person asks: take it, hand it over, hide the desktop from programs or show it.
 
     Whoever may drive, driving or not, may also stop the agent and let it go on; and before there is anything to drive,
-    want the desktop to start.
+    want the desktop to start, as a program may that may act there.
     """
     sessions: Sessions = request.app.state.sessions
     session = _session_of(request)
@@ -213,7 +213,9 @@ async def _drive(request: Request) -> Response:
         elif action == "go":
             await sessions.let_agent_go(session.desktop, session.actor, session)
         elif action == "wake":
-            sessions.awaiting.want(session)
+            sessions.want(session)
+            if session.mode == AGENT:
+                return JSONResponse(sessions.awaiting.facts(session), headers=NO_STORE)
         else:
             {"take": sessions.streams.take, "hand-over": sessions.streams.hand_over}[action](session)
     except (ValueError, KeyError, TypeError):

@@ -54,7 +54,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Woken:
-    """A desktop that was started for somebody who has its page open, and who that is."""
+    """A desktop that was started for somebody at its gateway who wants it, and who that is."""
 
     desktop: str
     wanted_by: str
@@ -137,7 +137,7 @@ def wake(target: str) -> bool:
 def wake_wanted(
     name: str, clock: Clock = time.time, sessions_of: Sessions | None = None, tell: Tell | None = None
 ) -> list[Woken]:
-    """Start the desktops that sleep and that a person at the gateway has wanted since; does not wait for their routes.
+    """Start the desktops that sleep and that somebody at the gateway has wanted since; does not wait for their routes.
 
     The gateway's word starts nothing else, and it is asked only where something sleeps that may be woken so. One that
     does not start is named, and is drift as after `desktop.start`; one without room sleeps on, and is tried anew. The
@@ -154,7 +154,7 @@ def wake_wanted(
             wanting.setdefault(desktop, session["actor"])
     woken = []
     for desktop, actor in wanting.items():
-        say(f"    {desktop} slept, and {actor} has its page open: it is started")
+        say(f"    {desktop} slept, and {actor} wants it: it is started")
         try:
             if not power.wake(f"{name}/{desktop}", wait=False, shows=False):
                 continue

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from deskyard.gateway.actions.line import facts, read
+from deskyard.gateway.actions.line import facts, is_unanswered, read
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session.audit import Audit, Event
 from deskyard.gateway.session.audit_check import ANCHOR
@@ -69,7 +69,10 @@ class Share:
 
 
 class Ledger(asyncio.DatagramProtocol):
-    """Reads the log, keeps each session to its share, and writes batches."""
+    """Reads the log, keeps each session to its share, and writes batches.
+
+    `unanswered` hears of a session whose desktop did not answer what wakes it.
+    """
 
     def __init__(
         self,
@@ -77,7 +80,9 @@ class Ledger(asyncio.DatagramProtocol):
         audit: Audit,
         actor: Callable[[str], str | None],
         clock: Callable[[], float] = time.monotonic,
+        unanswered: Callable[[str], object] = lambda _: None,
     ) -> None:
+        self._unanswered = unanswered
         self._actions = actions
         self._audit = audit
         self._actor = actor
@@ -94,6 +99,8 @@ class Ledger(asyncio.DatagramProtocol):
             found = read(line)
             if found is None:
                 continue
+            if is_unanswered(found):
+                self._unanswered(found["session"])
             share = self._share(found["session"], found["desktop"])
             if (action := share.take(found)) is not None:
                 self._pending.append(("action", {**action, "actor": share.actor}))

@@ -9,12 +9,14 @@ from deskyard.wire.routes import COMPUTER, RECORDINGS
 
 MOST_LINE = MOST_HEADER + 2048  # characters: what HAProxy writes at most
 HASHED_BYTES = 12 * 1024  # of a body; HAProxy has 16 KiB for it and the headers
+# The check under way of a request that wakes its desktop, if that sleeps.
+WAKING = "waking"
 NOTHING, ILL_FORMED = "-", "!"
 LINE = re.compile(
     r"(?P<address>[0-9a-f.:]+):\d+ pid=\d+ method=(?P<method>[A-Z]+)"
     rf" path=/d/(?P<desktop>[a-z][a-z0-9-]{{0,31}})/(?P<place>{COMPUTER.place}|{RECORDINGS})"
     r"(?P<path>/[A-Za-z0-9/_.:-]*)"
-    r" status=(?P<status>-?\d+) state=\S+ session=(?P<session>[A-Za-z0-9_-]{16,40}) server=\S+ check=[a-z-]+"
+    r" status=(?P<status>-?\d+) state=\S+ session=(?P<session>[A-Za-z0-9_-]{16,40}) server=\S+ check=(?P<check>[a-z-]+)"
     r" ms=\+?(?P<ms>-?\d+)"
     r" action=(?P<at>\d{1,16})/(?P<number>\d+)/(?P<scopes>[a-z,]*)/(?P<bytes>\d+)/(?P<body>[a-z0-9]+)"
     r" claims=(?P<claims>[A-Za-z0-9_-]+|!)"
@@ -24,6 +26,11 @@ LINE = re.compile(
 def read(line: str) -> re.Match[str] | None:
     """The parts of a line as they stand there; None of what is no such line."""
     return LINE.fullmatch(line)
+
+
+def is_unanswered(found: re.Match[str]) -> bool:
+    """Whether the desktop did not answer a request that wakes it."""
+    return found["status"] == "503" and found["check"] == WAKING
 
 
 def facts(found: re.Match[str]) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from http import HTTPStatus
 from typing import Any
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.actions.use import WORKING
 from deskyard.gateway.awaiting.stages import Stages
 from deskyard.gateway.page_news import Page, Pages
+from deskyard.gateway.session.grants import AGENT
 from deskyard.gateway.session.refusal import Refusal
 from deskyard.gateway.session.store import Session
 from deskyard.gateway.session.streams import Note
@@ -24,6 +26,9 @@ from deskyard.wire.stages import Stage
 PAGES_PER_SESSION = 2
 PAGES = 150  # HAProxy carries a few more
 NOTE_AGAIN_SECONDS = 60.0
+# A program has no page that waits: its want is over when it has not asked for so long.
+PROGRAM_SECONDS = 120.0
+FRESH_SECONDS = 5.0
 # What people reach, and wait for.
 AWAITED = tuple(route.name for route in ROUTES.values() if route.awaited and not route.for_programs)
 
@@ -38,6 +43,7 @@ class Want:
     since: float
     last: float
     heard: bool = False  # whether the host has read it
+    has_page: bool = True
 
 
 class Awaiting:
@@ -54,7 +60,7 @@ class Awaiting:
         self._note = note
         self._awaited_changed = awaited_changed
         self._clock = clock
-        self._wants: dict[str, Want] = {}  # by session, while a page of it waits
+        self._wants: dict[str, Want] = {}  # by session, while a page of it waits or it asks
         self._noted: dict[str, float] = {}  # session -> when its want was written down
         self._pages = Pages(PAGES_PER_SESSION, PAGES, self._waited_for)
         self._stages = Stages(clock)
@@ -62,11 +68,15 @@ class Awaiting:
         self._took: dict[str, int] = {}  # desktop -> seconds from a want to an answer, the last time
 
     def want(self, session: Session) -> None:
-        """Note that a person wants this desktop to run, while a page waits; raises `GatewayError` if none may."""
-        if session.mode != "drive":
+        """Note that this desktop is wanted to run; raises `GatewayError` if the session may not want that.
+
+        A person wants it while a page waits, a program for as long as it asks.
+        """
+        is_program = session.mode == AGENT
+        if session.mode != "drive" and not (is_program and set(WORKING) & set(session.scopes)):
             reason = "may only look on: it starts nothing"
             raise Refusal(HTTPStatus.FORBIDDEN, "mode", reason, "ask who gave you the link", session.mode)
-        if not self._pages.of(session.id):
+        if not is_program and not self._pages.of(session.id):
             raise Refusal(HTTPStatus.CONFLICT, "pages", "no page of this session waits", "open the desktop first")
         now = self._clock()
         if now - self._noted.get(session.id, -NOTE_AGAIN_SECONDS) >= NOTE_AGAIN_SECONDS:
@@ -78,8 +88,13 @@ class Awaiting:
             return
         if not self._of(session.desktop):
             self._waking.pop(session.desktop, None)
-        self._wants[session.id] = Want(session.desktop, now, now)
+        self._wants[session.id] = Want(session.desktop, now, now, has_page=not is_program)
         self._pages.tell({session.desktop})
+
+    def is_fresh(self, id: str) -> bool:
+        """Whether a session has just asked for its desktop: that it does so again is no news."""
+        want = self._wants.get(id)
+        return want is not None and self._clock() - want.last < FRESH_SECONDS
 
     def wanted(self, id: str) -> int | None:
         """For how many seconds a session has not asked for its desktop again; none if it does not wait for it."""
@@ -174,9 +189,15 @@ class Awaiting:
         self._pages.leave(page)
 
     def sweep(self, alive: Collection[str]) -> None:
-        """Let the pages of sessions that are over end at once."""
+        """Let the pages of sessions that are over end at once, and the wants of programs that ask no more."""
         self._noted = {id: at for id, at in self._noted.items() if id in alive}
+        over = {id: want.desktop for id, want in self._wants.items() if not want.has_page and self._is_over(id, alive)}
+        self._wants = {id: want for id, want in self._wants.items() if id not in over}
+        self._pages.tell(set(over.values()))
         self._pages.sweep(alive)
+
+    def _is_over(self, id: str, alive: Collection[str]) -> bool:
+        return id not in alive or self._clock() - self._wants[id].last > PROGRAM_SECONDS
 
     def _waited_for(self) -> None:
         self._stages.look_away(self._pages.desktops())

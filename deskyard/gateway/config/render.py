@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from deskyard.gateway.actions import use
-from deskyard.gateway.actions.line import HASHED_BYTES, MOST_LINE
+from deskyard.gateway.actions.line import HASHED_BYTES, MOST_LINE, WAKING
 from deskyard.gateway.config import tracking
 from deskyard.gateway.egress import counters
 from deskyard.gateway.machine.layout import Layout
@@ -24,6 +24,8 @@ LOG_GROUP = 5
 SSH = 22
 # Over so long a program may ask faster, as at its start, if it then rests.
 RATE_SECONDS = 10
+# So long a program that wakes a desktop may wait before it asks again.
+WAKING_SECONDS = 5
 
 
 def firewall(settings: Settings, egress_user: str = Layout.egress_user, acme_user: str = Layout.acme_user) -> str:
@@ -199,6 +201,8 @@ def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, st
         most_claims=actions.MOST_HEADER,
         uses=use.TABLE,
         working=use.WORKING,
+        waking=WAKING,
+        waking_seconds=WAKING_SECONDS,
     )
 
 

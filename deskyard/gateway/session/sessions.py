@@ -258,6 +258,23 @@ class Sessions:
         self._hasten(self._clock())
         await self._stops.settle()
 
+    def want(self, session: Session) -> None:
+        """Note that a session wants its desktop to start; raises `GatewayError` if it may not."""
+        if session.mode == AGENT and session.desktop in self.halts.stopped() | self.streams.private:
+            reason, remedy = "is shut for programs by a person: none wakes it", "wait until a person lets programs in"
+            raise Refusal(HTTPStatus.LOCKED, "stopped", reason, remedy, session.desktop)
+        self.awaiting.want(session)
+
+    def hear_unanswered(self, id: str) -> None:
+        """A desktop did not answer what a program did there: it is wanted, if the program may want that."""
+        # Who hammers costs no more than who asks now and then.
+        if self.awaiting.is_fresh(id):
+            return
+        with contextlib.suppress(GatewayError):  # who may not, and a full disk
+            session = self._store.get(id)
+            if session is not None and session.state(self._clock()) == "active":
+                self.want(session)
+
     def hidden(self) -> dict[str, tuple[str, int]]:
         """The desktops that no program sees, and where the service of each is told so."""
         places = self.settings.program_places

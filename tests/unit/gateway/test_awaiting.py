@@ -8,7 +8,7 @@ import pytest
 
 from deskyard.errors import GatewayError
 from deskyard.gateway import page_news
-from deskyard.gateway.awaiting.awaiting import NOTE_AGAIN_SECONDS, PAGES, PAGES_PER_SESSION, Awaiting
+from deskyard.gateway.awaiting.awaiting import NOTE_AGAIN_SECONDS, PAGES, PAGES_PER_SESSION, PROGRAM_SECONDS, Awaiting
 from deskyard.gateway.session.store import Session
 from tests.support.clock import Clock
 from tests.unit.gateway.support import parsed
@@ -35,6 +35,11 @@ class Door:
 
 def person(letter: str = "a", **changes: Any) -> Session:
     chosen = {"mode": "drive", "routes": ("desktop", "terminal"), **changes}
+    return session(id=letter * 24, **chosen)
+
+
+def program(letter: str = "p", **changes: Any) -> Session:
+    chosen = {"mode": "agent", "routes": ("computer",), "scopes": ("act", "see"), **changes}
     return session(id=letter * 24, **chosen)
 
 
@@ -287,3 +292,37 @@ def test_page_is_told_what_changed_and_else_that_somebody_is_there(door: Door, m
     assert ['"wanted": true' in line for line in lines] == [False, True, False, True]
     assert '"heard": true' in lines[-1]
     assert all(line.endswith("\n\n") for line in lines)
+
+
+def test_want_of_a_program_needs_no_page_and_is_over_when_it_asks_no_more(door: Door) -> None:
+    mine = program()
+    door.awaiting.want(mine)
+    assert (door.awaiting.wanted(mine.id), door.awaiting.facts(mine)["wanted"]) == (0, True)
+    assert door.awaiting.is_fresh(mine.id)
+    for _ in range(5):
+        door.clock.now += PROGRAM_SECONDS - 1
+        assert not door.awaiting.is_fresh(mine.id)
+        door.awaiting.sweep([mine.id])
+        assert door.awaiting.wanted(mine.id) == PROGRAM_SECONDS - 1
+        door.awaiting.want(mine)
+    door.clock.now += PROGRAM_SECONDS + 1
+    door.awaiting.sweep([mine.id])
+    assert door.awaiting.wanted(mine.id) is None
+
+
+def test_want_of_a_program_ends_with_its_session_and_that_of_a_page_stands(door: Door) -> None:
+    mine, other = program(), person()
+    page = door.awaiting.join(other)
+    door.awaiting.want(mine)
+    door.awaiting.want(other)
+    page.news.clear()
+    door.clock.now += PROGRAM_SECONDS + 1
+    door.awaiting.sweep([other.id])
+    assert (door.awaiting.wanted(mine.id), door.awaiting.wanted(other.id)) == (None, PROGRAM_SECONDS + 1)
+    assert page.news.is_set()
+
+
+def test_program_that_may_only_see_wants_nothing(door: Door) -> None:
+    with pytest.raises(GatewayError, match="only look on"):
+        door.awaiting.want(program(scopes=("see",)))
+    assert door.notes == []
