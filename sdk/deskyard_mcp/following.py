@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from http import HTTPStatus
 
 from deskyard_sdk import AsyncDesktop, DesktopError, PrivacyError
+from deskyard_sdk.waking import wakes
 
 from deskyard_mcp.resources import EVENTS, SCREEN, WINDOWS
 from deskyard_mcp.sources import Drawings, Ending, Happenings, Source
@@ -53,6 +54,8 @@ class Line:
         await asyncio.wait(self._tasks)
 
     async def _read(self) -> None:
+        # It comes again and again: a desktop that sleeps would never sleep for long.
+        wakes.set(False)
         seconds = FIRST_AGAIN_SECONDS
         while not self._source.over:
             # What ends in the middle of an event is no JSON.

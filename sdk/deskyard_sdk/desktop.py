@@ -12,6 +12,7 @@ from deskyard_sdk.forms import Acted, Application, Event, Launched, Picture, Res
 from deskyard_sdk.processes import AsyncProcesses, Command
 from deskyard_sdk.recordings import AsyncRecordings
 from deskyard_sdk.streams import AsyncStreams
+from deskyard_sdk.waking import WAKE_SECONDS
 
 Action = Mapping[str, Any]
 
@@ -65,13 +66,22 @@ class AsyncDesktop:
         self.devtools = AsyncDevtools(door)
 
     @classmethod
-    async def connect(cls, url: str, ca: str | None = None, session: str | Path | None = None) -> "AsyncDesktop":
+    async def connect(
+        cls,
+        url: str,
+        ca: str | None = None,
+        session: str | Path | None = None,
+        wake_within: float = WAKE_SECONDS,
+    ) -> "AsyncDesktop":
         """Open the link of `access.grant --mode agent` (it opens once), or the service's address inside the desktop.
 
         `ca` is the file of the gateway's CA, where it has one of its own. In the file `session` the session is kept for
         the next program with this link, until it is over: some minutes after it was renewed last.
+
+        A desktop that sleeps since nobody used it is started by what is asked of it, which is answered when it runs, or
+        refused after `wake_within` seconds. With 0 that is refused at once.
         """
-        return cls(await open_door(url, ca, session))
+        return cls(await open_door(url, ca, session, wake_within))
 
     async def __aenter__(self) -> "AsyncDesktop":
         return self

@@ -6,6 +6,7 @@ import json
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +17,9 @@ from websockets.exceptions import InvalidStatus
 
 from deskyard_sdk.errors import DesktopError, refusal, unreachable
 from deskyard_sdk.keeping import Kept
+from deskyard_sdk.waking import Waking
 
+SILENT = HTTPStatus.SERVICE_UNAVAILABLE
 # A session is renewed when so much of its time is left.
 LEFT = 0.5
 AGAIN_SECONDS = 5.0
@@ -35,7 +38,10 @@ class Door:
         facts: Mapping[str, Any],
         tls: ssl.SSLContext | None,
         kept: Kept | None = None,
+        wake_within: float = 0,
     ) -> None:
+        # Inside the desktop there is no gateway, and what asks there does not sleep.
+        self._wake_within = wake_within if facts else 0
         self.base = base
         self.facts = dict(facts)
         self._client = client
@@ -77,11 +83,21 @@ class Door:
 
     @contextlib.asynccontextmanager
     async def passing(self, method: str, path: str, **what: Any) -> AsyncIterator[httpx.Response]:
-        """The same for who passes answers on: a refusal is an answer, too."""
-        headers = {**self._bearer(), **what.pop("headers", {})}
+        """The same for who passes answers on: a refusal is an answer, too.
+
+        A function as `content` gives what comes in pieces, anew for each time that it is sent.
+        """
+        given, content, waking = what.pop("headers", {}), what.pop("content", None), self._waking()
         try:
-            async with self._client.stream(method, self.base + path, headers=headers, **what) as response:
-                yield response
+            while True:
+                sent = {**what, "headers": {**self._bearer(), **given}}
+                sent |= {} if content is None else {"content": content() if callable(content) else content}
+                async with self._client.stream(method, self.base + path, **sent) as response:
+                    # What else is answered is read by who asked.
+                    body = await response.aread() if response.status_code == SILENT else b""
+                    if not await waking.asks_again(response.status_code, body):
+                        yield response
+                        return
         except httpx.TransportError as error:
             raise unreachable(self.base + path, error) from error
 
@@ -102,16 +118,27 @@ class Door:
 
     async def socket(self, path: str) -> ClientConnection:
         """A WebSocket to the desktop."""
-        url, headers = self.address(path)
-        try:
+        waking = self._waking()
+        while True:
+            url, headers = self.address(path)
             where: dict[str, Any] = {"host": LOOPBACK} if _is_here(urlsplit(url).hostname or "") else {}
-            return await connect(
-                url, additional_headers=headers, ssl=self._tls, max_size=None, open_timeout=OPEN_SECONDS, **where
-            )
-        except InvalidStatus as error:
-            raise refusal(error.response.status_code, bytes(error.response.body or b"")) from error
-        except OSError as error:
-            raise unreachable(url, error) from error
+            try:
+                return await connect(
+                    url, additional_headers=headers, ssl=self._tls, max_size=None, open_timeout=OPEN_SECONDS, **where
+                )
+            except InvalidStatus as error:
+                status, body = error.response.status_code, bytes(error.response.body or b"")
+                if not await waking.asks_again(status, body):
+                    raise refusal(status, body) from error
+            except OSError as error:
+                raise unreachable(url, error) from error
+
+    def _waking(self) -> Waking:
+        return Waking(self._wish, self._wake_within)
+
+    async def _wish(self) -> httpx.Response:
+        address = self.base.removesuffix("/computer") + "/drive"
+        return await _posted(self._client, address, headers=self._bearer(), json={"action": "wake"})
 
     def _bearer(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -154,10 +181,11 @@ def _is_here(name: str) -> bool:
     return name.endswith(".localhost")
 
 
-async def open_door(url: str, ca: str | None, session: str | Path | None = None) -> Door:
+async def open_door(url: str, ca: str | None, session: str | Path | None = None, wake_within: float = 0) -> Door:
     """Open the way that a link `https://HOST:PORT/#TICKET` leads; a URL without a ticket is the service's own.
 
-    A session that is kept in the file `session`, opened with the same link and not yet over, is gone on with.
+    A session that is kept in the file `session`, opened with the same link and not yet over, is gone on with. A desktop
+    that sleeps is woken by what is asked, and waited for so many seconds at most; with 0 nothing is waited for.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
@@ -184,7 +212,7 @@ async def open_door(url: str, ca: str | None, session: str | Path | None = None)
         facts = facts or await _redeemed(client, origin, parts.fragment)
         if kept:
             kept.write(facts)
-        return Door(client, f"{origin}{facts['path'].rstrip('/')}/computer", facts, tls, kept)
+        return Door(client, f"{origin}{facts['path'].rstrip('/')}/computer", facts, tls, kept, wake_within)
     except BaseException:
         await client.aclose()
         raise

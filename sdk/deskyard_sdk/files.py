@@ -1,6 +1,6 @@
 """Files of the desktop; a path is below the home, or absolute."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from pathlib import Path
 
 from deskyard_sdk.door import Door
@@ -49,7 +49,7 @@ class AsyncFiles:
                 while chunk := file.read(CHUNK):
                     yield chunk
 
-        return await self._put(path, chunks(), mode, True, True)
+        return await self._put(path, chunks, mode, True, True)
 
     async def list(self, path: str = "~", depth: int = 1) -> "list[Entry]":
         """List a directory, down to a depth."""
@@ -106,7 +106,7 @@ class AsyncFiles:
     async def _put(
         self,
         path: str,
-        content: bytes | AsyncIterable[bytes] | Iterable[bytes],
+        content: bytes | Callable[[], AsyncIterable[bytes]],
         mode: str | None,
         parents: bool,
         overwrite: bool,

@@ -14,6 +14,7 @@ from deskyard_sdk.forms import ProcessInfo
 from deskyard_sdk.processes import AsyncProcess, AsyncProcesses
 from deskyard_sdk.recordings import AsyncRecordings
 from deskyard_sdk.streams import AsyncStreams
+from deskyard_sdk.waking import WAKE_SECONDS
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -261,9 +262,15 @@ class Desktop:
         self.devtools = Devtools(loop, twin.devtools)
 
     @classmethod
-    def connect(cls, url: str, ca: str | None = None, session: str | Path | None = None) -> "Desktop":
+    def connect(
+        cls,
+        url: str,
+        ca: str | None = None,
+        session: str | Path | None = None,
+        wake_within: float = WAKE_SECONDS,
+    ) -> "Desktop":
         """Open a desktop, as `AsyncDesktop.connect` does."""
-        return cls(*opened(AsyncDesktop.connect(url, ca, session)))
+        return cls(*opened(AsyncDesktop.connect(url, ca, session, wake_within)))
 
     def __enter__(self) -> "Desktop":
         return self

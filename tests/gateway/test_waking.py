@@ -1,14 +1,17 @@
 """A program that acts on a desktop which does not answer is heard to want it; one that only reads is not."""
 
 import json
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
+from deskyard_sdk import Desktop
 
 from tests.gateway.conftest import run_gateway
-from tests.gateway.support import Gateway, wait_for
+from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.test_awaiting import Person, noted, switch_off, switch_on, wants
 
 PLACE = "/d/d1/computer"
@@ -129,3 +132,31 @@ def test_program_that_hammers_is_one_want_and_one_line(door: Gateway) -> None:
         assert set(pool.map(lambda _: wants(door, bearer), range(40))) == {200}
     assert wanted(door, id) is not None
     assert len(noted(door, id)) == 1
+
+
+@pytest.mark.parametrize("first", ["screen", "act"])
+def test_sdk_wakes_it_and_waits_until_it_answers(
+    door: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    monkeypatch.setattr("deskyard_sdk.waking.AGAIN_SECONDS", 0.05)
+    find = socket.getaddrinfo
+
+    def here(host: Any, *rest: Any, **named: Any) -> Any:
+        return find("127.0.0.1" if host in (HOSTNAME, HOSTNAME.encode()) else host, *rest, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", here)
+    authority = tmp_path / "ca.pem"
+    authority.write_text(door.issuer.pem)
+    granted = door.grant("d1", mode="agent", actor="tidier")
+
+    def start() -> None:
+        """As its host does, which reads who wants it."""
+        wait_for("the want", lambda: wanted(door, granted["id"]) is not None)
+        switch_on(door)
+        door.desktops.answer = b'HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\n{"results": [], "state":5}'
+
+    with ThreadPoolExecutor(1) as host, Desktop.connect(granted["url"], ca=str(authority)) as desktop:
+        started = host.submit(start)
+        assert (desktop.screen().state if first == "screen" else desktop.act().results) in (5, [])
+        started.result()
+    assert [line["actor"] for line in noted(door, granted["id"])] == ["tidier"]

@@ -61,13 +61,13 @@ def book(tmp_path: Path) -> Book:
 
 
 def test_session_whose_desktop_did_not_answer_what_wakes_it_is_told_and_no_other(tmp_path: Path) -> None:
-    told: list[str] = []
+    sessions: list[str] = []
     audit, chain = Audit(tmp_path / "audit.jsonl"), Audit(tmp_path / "actions.jsonl")
-    ledger = Ledger(chain, audit, lambda _: None, unanswered=told.append)
+    ledger = Ledger(chain, audit, lambda _: None, unanswered=sessions.append)
     waking = logged(1, status=503).replace("check=streams", "check=waking")
     for line in (logged(1, status=503), waking.replace("status=503", "status=200"), waking):
         ledger.datagram_received(line.encode(), None)
-    assert told == [SESSION]
+    assert sessions == [SESSION]
 
 
 def test_a_line_of_the_log_is_read_whole() -> None:

@@ -5,7 +5,7 @@ import asyncio
 from deskyard.gateway.actions import use
 from tests.unit.gateway.test_store import session
 
-ONE, TWO = "A" * 24, "B" * 24
+FIRST, SECOND = "A" * 24, "B" * 24
 
 
 def row(id: str, left: int, open_now: int, shard: str = "") -> str:
@@ -32,18 +32,18 @@ def look(*tables: str | None) -> dict[str, float] | None:
 
 def test_last_use_by_any_worker_counts_and_what_is_open_is_use_now() -> None:
     past = (use.KEEP_SECONDS - 40) * 1000
-    older, newer = row(ONE, past - 20_000, 0) + row(TWO, past, 1), row(ONE, past, 0, "shard=0 ")
-    assert look(older, newer) == look(newer, older) == {ONE: 40, TWO: 0}
+    older, newer = row(FIRST, past - 20_000, 0) + row(SECOND, past, 1), row(FIRST, past, 0, "shard=0 ")
+    assert look(older, newer) == look(newer, older) == {FIRST: 40, SECOND: 0}
 
 
 def test_nothing_is_known_if_one_worker_does_not_answer_or_none_is_there() -> None:
-    assert look(row(ONE, 5, 0), None) is None
+    assert look(row(FIRST, 5, 0), None) is None
     assert look() is None
     assert look("# table: uses_of_session, type: string, size:20480, used:0\n\n") == {}
 
 
 def test_what_is_not_known_is_use_by_whoever_may_work_and_whose_session_lasts() -> None:
-    working, looking = session(id=ONE, scopes=("act", "see")), session(id=TWO, scopes=("see",))
+    working, looking = session(id=FIRST, scopes=("act", "see")), session(id=SECOND, scopes=("see",))
     assert use.of(working, None, active=True) == 0
     assert use.of(working, None, active=False) is use.of(looking, None, active=True) is None
-    assert (use.of(working, {ONE: 7.9}, active=False), use.of(working, {TWO: 1}, active=True)) == (7, None)
+    assert (use.of(working, {FIRST: 7.9}, active=False), use.of(working, {SECOND: 1}, active=True)) == (7, None)
