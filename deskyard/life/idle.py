@@ -239,8 +239,10 @@ def _put_to_sleep(name: str, use: Use, look_again: Callable[[str], list[Use]], c
 
     def is_unused() -> bool:
         nonlocal seen
-        (seen,) = look_again(use.desktop)
-        return _is_due(seen, clock)
+        # None where its declaration lets it stay by now.
+        for seen in look_again(use.desktop):
+            return _is_due(seen, clock)
+        return False
 
     def stop() -> None:
         say(f"    {use.desktop}: nobody uses it")

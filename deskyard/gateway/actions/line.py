@@ -16,7 +16,8 @@ LINE = re.compile(
     r"(?P<address>[0-9a-f.:]+):\d+ pid=\d+ method=(?P<method>[A-Z]+)"
     rf" path=/d/(?P<desktop>[a-z][a-z0-9-]{{0,31}})/(?P<place>{COMPUTER.place}|{RECORDINGS})"
     r"(?P<path>/[A-Za-z0-9/_.:-]*)"
-    r" status=(?P<status>-?\d+) state=\S+ session=(?P<session>[A-Za-z0-9_-]{16,40}) server=\S+ check=(?P<check>[a-z-]+)"
+    r" status=(?P<status>-?\d+) state=(?P<state>\S+) session=(?P<session>[A-Za-z0-9_-]{16,40})"
+    r" server=\S+ check=(?P<check>[a-z-]+)"
     r" ms=\+?(?P<ms>-?\d+)"
     r" action=(?P<at>\d{1,16})/(?P<number>\d+)/(?P<scopes>[a-z,]*)/(?P<bytes>\d+)/(?P<body>[a-z0-9]+)"
     r" claims=(?P<claims>[A-Za-z0-9_-]+|!)"
@@ -29,8 +30,8 @@ def read(line: str) -> re.Match[str] | None:
 
 
 def is_unanswered(found: re.Match[str]) -> bool:
-    """Whether the desktop did not answer a request that wakes it."""
-    return found["status"] == "503" and found["check"] == WAKING
+    """Whether a request that wakes its desktop ended before there was a connection to it."""
+    return found["status"] == "503" and found["state"][1:] == "C" and found["check"] == WAKING
 
 
 def facts(found: re.Match[str]) -> dict[str, Any]:

@@ -16,31 +16,37 @@ TABLE = "uses_of_session"
 KEEP_SECONDS = 24 * 3600  # the host looks more often
 # Whoever has one of them may do more than look.
 WORKING = tuple(scope for scope in SCOPES if scope != SEE)
-_ROW = re.compile(r"^0x[0-9a-f]+: key=([A-Za-z0-9_-]{16,40}) use=\d+ exp=(\d+) (?:shard=\d+ )?conn_cur=(\d+)$", re.M)
+_ROW = re.compile(r"0x[0-9a-f]+: key=([A-Za-z0-9_-]{16,40}) .*\bexp=(\d+) .*\bconn_cur=(\d+)\b")
 
 
 class Workers(Protocol):
-    """The workers of a running HAProxy, and what they have in a table."""
+    """The workers of a running HAProxy, and the rows of their tables."""
 
     async def workers(self) -> list[int]:
         """The workers."""
 
     async def rows(self, pid: int, table: str) -> str | None:
-        """What a worker has in a table; nothing if it does not answer, or not to the end."""
+        """The rows of a table of a worker, as it lists them; nothing if it does not answer, or not to the end."""
 
 
 async def look(proxy: Workers) -> dict[str, float] | None:
-    """For how many seconds each session of a program has not used its desktop; nothing if a worker does not answer."""
+    """For how many seconds each session of a program has not used its desktop.
+
+    Nothing if a worker does not answer, or says it in other words.
+    """
     pids = await proxy.workers()
     listings = await asyncio.gather(*(proxy.rows(pid, TABLE) for pid in pids))
     found: dict[str, float] = {}
-    for listing in listings:
-        if listing is None:
-            return None
-        for id, left, open_now in _ROW.findall(listing):
+    if not pids or None in listings:
+        return None
+    for line in "".join(filter(None, listings)).splitlines():
+        if line.startswith("0x"):
+            if (row := _ROW.match(line)) is None:
+                return None
+            id, left, open_now = row.groups()
             idle = 0.0 if int(open_now) else max(0.0, KEEP_SECONDS - int(left) / 1000)
             found[id] = min(idle, found.get(id, idle))
-    return found if pids else None
+    return found
 
 
 def of(session: Session, uses: Mapping[str, float] | None, *, active: bool) -> int | None:

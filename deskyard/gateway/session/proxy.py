@@ -140,7 +140,7 @@ class Proxy:
         return await self._tell(pid, f"del acl {listed} {desktop}") is not None
 
     async def rows(self, pid: int, table: str) -> str | None:
-        """What a worker has in a table; nothing if it does not answer, or not to the end."""
+        """The rows of a table of a worker, as it lists them; nothing if it does not answer, or not to the end."""
         listing = await self._tell(pid, f"show table {table}")
         return listing if listing is not None and listing.startswith("# table:") and listing.endswith("\n\n") else None
 

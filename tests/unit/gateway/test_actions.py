@@ -65,7 +65,8 @@ def test_session_whose_desktop_did_not_answer_what_wakes_it_is_told_and_no_other
     audit, chain = Audit(tmp_path / "audit.jsonl"), Audit(tmp_path / "actions.jsonl")
     ledger = Ledger(chain, audit, lambda _: None, unanswered=sessions.append)
     waking = logged(1, status=503).replace("check=streams", "check=waking")
-    for line in (logged(1, status=503), waking.replace("status=503", "status=200"), waking):
+    off = waking.replace("state=--", "state=SC")
+    for line in (logged(1, status=503), waking, off.replace("status=503", "status=200"), off):
         ledger.datagram_received(line.encode(), None)
     assert sessions == [SESSION]
 

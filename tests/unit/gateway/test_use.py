@@ -39,6 +39,7 @@ def test_last_use_by_any_worker_counts_and_what_is_open_is_use_now() -> None:
 def test_nothing_is_known_if_one_worker_does_not_answer_or_none_is_there() -> None:
     assert look(row(FIRST, 5, 0), None) is None
     assert look() is None
+    assert look(row(FIRST, 5, 0) + row(SECOND, 5, 0).replace("conn_cur", "open")) is None
     assert look("# table: uses_of_session, type: string, size:20480, used:0\n\n") == {}
 
 

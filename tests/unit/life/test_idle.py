@@ -187,6 +187,16 @@ def test_what_a_person_stops_while_its_stop_waits_for_its_turn_does_not_sleep(
     assert machines.now[DEV1] == state
 
 
+def test_one_that_is_declared_to_stay_while_its_stop_waits_for_its_turn_goes_on(
+    machines: Machines, clock: Clock, declare: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle.look("lab", clock=clock)
+    clock.now += 600
+    with waiting("dev1", lambda: idle.stop_unused("lab", clock=clock), monkeypatch):
+        declare(None)
+    assert (machines.moves, asleep.is_asleep(PLAN, "dev1")) == ([], False)
+
+
 def test_what_still_nobody_uses_is_stopped_when_its_turn_comes(
     machines: Machines, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
