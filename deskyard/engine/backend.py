@@ -121,14 +121,20 @@ class SystemDisk(Protocol):
     def image(self) -> str | None:
         """The image that it started from, as NAME-DIGEST; None if that cannot be told."""
 
+    def require_exchangeable(self) -> None:
+        """Raise `SiteError` if another disk could not take its place, though its machine were off; touches nothing."""
+
     def stage(self, image: ImageSource, size_gib: int) -> None:
         """Make a disk of an image beside it."""
 
     def swap(self) -> None:
-        """Let the staged disk take its place in one step, and keep it; the machine is off."""
+        """Let the staged disk take its place in one step, and keep it; the machine is off, and no memory is kept."""
 
     def swap_back(self) -> None:
-        """Let the kept disk take its place again in one step; what was there goes, and the machine is off."""
+        """Let the kept disk take its place again in one step; what was there goes.
+
+        The machine is off, and no memory is kept.
+        """
 
     def has_kept(self) -> bool:
         """Whether the disk of before is kept, and another one is in its place."""

@@ -109,6 +109,13 @@ class Machine:
             raise
         self.show(Stage.STOPPED)
 
+    def require_no_memory(self) -> None:
+        """Raise `SiteError` if its memory is kept: that belongs to its disks, not to what takes their place."""
+        if (state := self.machines.states()[self.domain]["state"]) not in ("running", "stopped"):
+            reason = f"is {state}: its memory belongs to the disks that it has now"
+            remedy = f"./inv desktop.resume {self.target}, or desktop.stop --force"
+            raise SiteError("desktop", self.target, reason, remedy)
+
     def say_what_is_old(self) -> None:
         """Say what one that went back in time lacks."""
         up = f"./inv workspace.up {self.plan.name}"

@@ -281,6 +281,41 @@ def test_what_cannot_be_is_refused_before_anything_is_touched(place: Place, monk
     place.vm.config["scsi1"] = home
 
 
+def test_task_of_the_cluster_that_has_locked_it_keeps_it_as_it_is(place: Place) -> None:
+    def refuses() -> None:
+        place.fake.calls.clear()
+        with pytest.raises(SiteError, match="is locked by a task of the cluster: backup"):
+            system.upgrade(TARGET)
+        assert (place.vm.status, place.fake.calls.writes()) == ("running", [])
+
+    place.vm.config["lock"] = "backup"
+    refuses()
+    del place.vm.config["lock"]
+    system.upgrade(TARGET)
+    place.vm.config["lock"] = "backup"
+    with pytest.raises(SiteError, match="is locked by a task of the cluster: backup"):
+        system.roll_back(TARGET)
+    del place.vm.config["lock"]
+    whole(place, "newer", kept="desktop0digest")
+
+
+def test_exchange_that_the_cluster_refuses_once_it_is_off_leaves_it_running_with_its_system(place: Place) -> None:
+    def lock(call: Any) -> None:
+        # Somebody has it for a moment: each time that the disks are to be exchanged.
+        if call.writes and "scsi0" in call.parameters:
+            place.vm.config["lock"] = "backup"
+        else:
+            place.vm.config.pop("lock", None)
+
+    place.fake.faults.on_call = lock
+    try:
+        with pytest.raises(SiteError, match=r"did not get desktop-newer, and has its system of before again: somebody"):
+            system.upgrade(TARGET)
+    finally:
+        place.fake.faults.on_call = None
+    whole(place, "desktop0digest", kept=None)
+
+
 def test_another_operators_exchange_is_left_alone_until_its_time_is_over(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

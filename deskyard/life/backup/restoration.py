@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from deskyard.errors import SiteError
 from deskyard.host.progress import say, step
 from deskyard.life import power
 from deskyard.life.backup.proof import judge, provable, prove
@@ -59,7 +58,7 @@ def restore(target: str, name: str, *, force: bool = False, wait: bool = True) -
         found = _found(name, present, target)
         vault.mend(machine)
         runs = machines.desired()[domain] is Power.RUNNING
-        _require_no_memory(machines.states()[domain]["state"], target)
+        machine.require_no_memory()
         with vault.staged(machine, found) as staged:
             machines.shut_down(domain, force=force)
             try:
@@ -85,7 +84,7 @@ def would_restore(target: str, name: str) -> dict[str, Any]:
     machine = power.opened(target)
     vault = vault_of(machine.plan.site, machine.plan.name)
     found = _found(name, vault.present(machine.name), target)
-    _require_no_memory(machine.machines.states()[machine.domain]["state"], target)
+    machine.require_no_memory()
     snapshots = [snapshot.name for snapshot in machine.machines.snapshots(machine.domain)]
     runs = machine.machines.desired()[machine.domain] is Power.RUNNING
     return {**machine.state(), "backup": asdict(found), "snapshots": snapshots, "would_run": runs}
@@ -97,9 +96,3 @@ def _found(name: str, present: Sequence[Backup], target: str) -> Backup:
     if newer := [each.id for each in present[present.index(found) :] if each.damaged and name == "latest"]:
         say(f"    {', '.join(newer)} is damaged, says its server: {found.id} is the newest that is not")
     return found
-
-
-def _require_no_memory(state: str, target: str) -> None:
-    if state not in ("running", "stopped"):
-        reason = f"is {state}: its memory belongs to the disks that it has now"
-        raise SiteError("desktop", target, reason, f"./inv desktop.resume {target}, or desktop.stop --force")

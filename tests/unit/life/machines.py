@@ -24,6 +24,9 @@ class Disk:
     def image(self) -> str:
         return self.now
 
+    def require_exchangeable(self) -> None:
+        self._act("may exchange")
+
     def stage(self, image: ImageSource, size_gib: int) -> None:
         self._act("stage")
         self.staged = f"{image.name}-{image.digest}"

@@ -78,6 +78,9 @@ class SystemDisk:
     def image(self) -> str:
         return str(self.world.get()["disk"]["now"])
 
+    def require_exchangeable(self) -> None:
+        """It always can."""
+
     def stage(self, image: ImageSource, size_gib: int) -> None:
         self.world.step("stage", lambda found: found["disk"].update(staged=f"{image.name}-{image.digest}"))
 

@@ -18,7 +18,7 @@ from deskyard.declaration import declaration
 from deskyard.desktop import customise_delivery, key_delivery, program
 from deskyard.errors import SiteError
 from deskyard.image.store import store
-from deskyard.life import health, journal, power, snapshot, system
+from deskyard.life import exchange, health, journal, power, snapshot, system
 from deskyard.life.backup import backup, restoration, vault
 from deskyard.life.pool import filling, making, pool, run
 from deskyard.plan import backup as backup_plan
@@ -74,7 +74,7 @@ class Life:
         monkeypatch.setattr(access, "revoke", lambda *_, **__: None)
         monkeypatch.setattr(making, "_let_in", lambda *_: None)
         monkeypatch.setattr(readiness, "wait", lambda *_, **__: {})
-        monkeypatch.setattr(system, "WorkspaceStack", lambda _: None)
+        monkeypatch.setattr(exchange, "WorkspaceStack", lambda _: None)
         monkeypatch.setattr(key_delivery, "wanted", lambda *_: None)
         monkeypatch.setattr(customise_delivery, "wanted", lambda *_: {})
         monkeypatch.setattr(making, "_equip", lambda *_: None)

@@ -9,9 +9,9 @@ import pytest
 
 from deskyard.declaration import declaration
 from deskyard.desktop import customise_delivery, key_delivery, process_cap, program
-from deskyard.errors import ConfigError, SiteError
+from deskyard.errors import ConfigError, HostError, SiteError
 from deskyard.image.store import store
-from deskyard.life import health, power, system
+from deskyard.life import exchange, health, power, system
 from deskyard.life.backup import final
 from deskyard.life.journal import Entry, Journal
 from deskyard.plan.image.source import ImageSource
@@ -60,7 +60,7 @@ def guest(monkeypatch: pytest.MonkeyPatch, machines: Machines, waits: list[Seque
     sources = {"desktop": ImageSource("desktop", "new", "/images/new")}
     declared = SimpleNamespace(plan=PLAN, image_sources=lambda: sources)
     monkeypatch.setattr(declaration, "read", lambda _: declared)
-    monkeypatch.setattr(system, "WorkspaceStack", lambda _: None)
+    monkeypatch.setattr(exchange, "WorkspaceStack", lambda _: None)
     monkeypatch.setattr(key_delivery, "wanted", lambda *_: None)
     monkeypatch.setattr(customise_delivery, "wanted", lambda _: {})
     monkeypatch.setattr(store, "require", lambda _: SimpleNamespace(manifest={"packages": {"bash": "5"}}))
@@ -239,13 +239,36 @@ def _off(machines: Machines, _: Guest) -> None:
     machines.now[DEV1], machines.wanted[DEV1] = "stopped", Power.OFF
 
 
+def _paused(machines: Machines, _: Guest) -> None:
+    machines.now[DEV1], machines.wanted[DEV1] = "paused", Power.PAUSED
+
+
+def _saved(machines: Machines, _: Guest) -> None:
+    machines.now[DEV1], machines.wanted[DEV1] = "saved", Power.PAUSED
+
+
+def _of_root(machines: Machines, _: Guest) -> None:
+    def refuse(what: str) -> None:
+        if what == "may exchange":
+            raise SiteError("disk", "/pool/dev1.qcow2", "its folder belongs to root", "run it again as root")
+
+    machines.act = refuse
+
+
 def _old(_: Machines, guest: Guest) -> None:
     guest.home = False
 
 
 @pytest.mark.parametrize(
     ("spoil", "reason"),
-    [(_with_snapshot, "has snapshots"), (_off, "is stopped"), (_old, "its /home is on the system disk")],
+    [
+        (_with_snapshot, "has snapshots"),
+        (_off, "is stopped"),
+        (_paused, "is paused"),
+        (_saved, "is saved"),
+        (_old, "its /home is on the system disk"),
+        (_of_root, "its folder belongs to root"),
+    ],
 )
 def test_what_would_lose_something_is_refused_before_anything_is_touched(
     machines: Machines, guest: Guest, spoil: Callable[[Machines, Guest], None], reason: str
@@ -324,6 +347,148 @@ def test_system_of_before_comes_back_when_its_owner_wants_it(machines: Machines,
     whole(machines)
     with pytest.raises(SiteError, match="no system disk of before is kept"):
         system.roll_back(TARGET)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (_with_snapshot, "has snapshots"),
+        (_paused, "is paused: its memory belongs to the disks that it has now"),
+        (_saved, "is saved: its memory belongs to the disks that it has now"),
+        (_of_root, "its folder belongs to root"),
+    ],
+)
+def test_way_back_that_would_lose_something_is_refused_before_anything_is_touched(
+    machines: Machines, guest: Guest, spoil: Callable[[Machines, Guest], None], reason: str
+) -> None:
+    system.upgrade(TARGET)
+    machines.moves.clear()
+    spoil(machines, guest)
+    state = machines.now[DEV1]
+    with pytest.raises(SiteError, match=reason) as error:
+        system.roll_back(TARGET)
+    assert error.value.remedy
+    assert (machines.moves, machines.now[DEV1]) == ([], state)
+    assert (machines.disk.now, machines.disk.before) == ("desktop-new", "desktop-old")
+
+
+@pytest.mark.parametrize("spoil", [_paused, _saved])
+def test_exchange_that_broke_off_is_not_ended_below_memory_that_is_kept(
+    machines: Machines, guest: Guest, spoil: Callable[[Machines, Guest], None]
+) -> None:
+    system.upgrade(TARGET)
+    journal(machines).write(Entry("desktop-old", "desktop-new", "swapped"))
+    machines.moves.clear()
+    spoil(machines, guest)
+    with pytest.raises(SiteError, match=f"its memory belongs .*\n.*desktop.resume {TARGET}, or desktop.stop --force"):
+        system.upgrade(TARGET, again=True)
+    assert (machines.moves, machines.disk.now, journal(machines).read() is None) == ([], "desktop-new", False)
+    # As the remedy says.
+    power.stop(TARGET, force=True)
+    system.roll_back(TARGET)
+    assert (machines.disk.now, machines.now[DEV1], machines.wanted[DEV1]) == ("desktop-old", "stopped", Power.OFF)
+
+
+def test_desktop_that_is_wanted_off_goes_back_and_stays_off(
+    machines: Machines, guest: Guest, waits: list[Sequence[str] | None]
+) -> None:
+    system.upgrade(TARGET)
+    power.stop(TARGET)
+    machines.moves.clear()
+    waits.clear()
+    assert system.roll_back(TARGET)["after"] == "desktop-old"
+    assert {state for _, state, _ in machines.moves} == {"stopped"}
+    assert (machines.now[DEV1], machines.wanted[DEV1], waits) == ("stopped", Power.OFF, [])
+    assert (machines.disk.before, journal(machines).read()) == ("", None)
+
+
+@pytest.mark.parametrize("step", ["staged", "swapped"])
+def test_end_of_an_exchange_that_broke_off_leaves_a_desktop_off_that_is_wanted_off(
+    machines: Machines, guest: Guest, step: str
+) -> None:
+    if step == "swapped":
+        system.upgrade(TARGET)
+    else:
+        machines.disk.staged = "desktop-new"
+    journal(machines).write(Entry("desktop-old", "desktop-new", step))
+    power.stop(TARGET)
+    with pytest.raises(SiteError, match="is stopped"):
+        system.upgrade(TARGET, again=True)
+    assert (machines.now[DEV1], machines.wanted[DEV1]) == ("stopped", Power.OFF)
+    assert (machines.disk.now, machines.disk.before, machines.disk.staged) == ("desktop-old", "", "")
+    assert journal(machines).read() is None
+
+
+ANYTHING = [
+    SiteError("disk", "dev1", "the cluster has no quorum", "wait"),
+    ConfigError("keys", "a", "no passphrase is given", "give it"),
+    HostError("memory", "1", "lacks", "free some"),
+    PermissionError(13, "no way in"),
+    RuntimeError("the hypervisor went away"),
+]
+
+
+@pytest.mark.parametrize("fault", ANYTHING, ids=lambda fault: type(fault).__name__)
+@pytest.mark.parametrize("step", ["swap", "swapped", "started", "compared"])
+def test_whatever_fails_once_it_is_off_it_runs_again_with_its_system_of_before(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, fault: Exception, step: str
+) -> None:
+    left = [fault]
+
+    def fail(*_: Any, **__: Any) -> None:
+        if left:
+            raise left.pop()
+
+    def act(what: str) -> None:
+        if what == "swap" and step == "swap":
+            fail()
+        elif what == "swap" and step == "started":
+            monkeypatch.setattr(readiness, "wait", fail)
+
+    machines.act = act
+    if step == "swapped":
+        write = Journal.write
+        monkeypatch.setattr(Journal, "write", lambda self, entry: fail() if entry.step == step else write(self, entry))
+    elif step == "compared":
+        monkeypatch.setattr(process_cap, "equip", fail)
+    begun = "did not get" if step == "swap" else "was not well with"
+    with pytest.raises(SiteError, match=f"{begun} desktop-new, and has its system of before again: .+"):
+        system.upgrade(TARGET)
+    assert (machines.disk.now, machines.disk.before) == ("desktop-old", "")
+    whole(machines)
+
+
+def test_way_back_that_breaks_off_is_told_with_what_it_was_for_and_ended_by_the_next_one(
+    machines: Machines, guest: Guest
+) -> None:
+    def act(what: str) -> None:
+        if what == "swap":
+            guest.failing = ["units"]
+        elif what == "swap back":
+            raise SiteError("disk", "dev1", "the cluster has no quorum", "wait")
+
+    machines.act = act
+    with pytest.raises(SiteError, match=r"is not well: units.*the way back .* broke off: the cluster has no quorum"):
+        system.upgrade(TARGET)
+    # It does not stay off, and what is under way is known.
+    assert (machines.now[DEV1], machines.disk.now) == ("running", "desktop-new")
+    assert system.kept(TARGET)["broken_off"]
+    machines.act, guest.failing = lambda _: None, []
+    assert system.upgrade(TARGET)["before"] == "desktop-old"
+    whole(machines)
+
+
+def test_rest_of_a_way_back_that_cannot_be_deleted_keeps_no_desktop_off(machines: Machines, guest: Guest) -> None:
+    system.upgrade(TARGET)
+
+    def act(what: str) -> None:
+        if what == "forget":
+            raise SiteError("disk", "dev1", "the cluster has no quorum", "wait")
+
+    machines.act = act
+    with pytest.raises(SiteError, match="no quorum"):
+        system.roll_back(TARGET)
+    assert (machines.now[DEV1], machines.disk.now) == ("running", "desktop-old")
 
 
 @pytest.fixture

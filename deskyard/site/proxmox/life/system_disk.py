@@ -48,6 +48,15 @@ class ClusterSystemDisk:
         """The image that it started from, as NAME-DIGEST; None if its tags do not tell."""
         return self._systems().image
 
+    def require_exchangeable(self) -> None:
+        """Raise `SiteError` while its configuration is another's: an operator's, a restore's, or locked by a task."""
+        self._require_settled()
+        # One that keeps its memory is locked, too: that is said by its state.
+        lock = self._config().get("lock")
+        if lock not in (None, "suspended"):
+            reason = f"is locked by a task of the cluster: {lock}"
+            raise SiteError("machine", self._name, reason, "run it again once that task has ended")
+
     def stage(self, image: ImageSource, size_gib: int) -> None:
         """Make a disk of an image beside it; raises `SiteError` for what would break off on the way."""
         node, wanted = self._machine.node, f"{image.name}-{image.digest}"
