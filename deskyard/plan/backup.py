@@ -9,9 +9,9 @@ import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
-from deskyard.errors import ConfigError
+from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.plan.printable import printable
 
 MANIFEST, DISK = "deskyard-manifest", "deskyard-disk"
@@ -28,6 +28,15 @@ while read -r device path kind options rest; do
   case $device in /dev/*) echo "mount $path $kind $options" ;; esac
 done </proc/self/mounts
 """
+
+
+class NoVerdict(SiteError):
+    """A backup that could not be tried out, for a reason that says nothing of it: what is known of it stays."""
+
+    @classmethod
+    def because(cls, error: DeskyardError) -> Self:
+        """The same error, of which that is known."""
+        return cls(error.field, error.value, error.reason, error.remedy)
 
 
 @dataclass(frozen=True)

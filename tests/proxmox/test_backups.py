@@ -15,12 +15,15 @@ from deskyard.errors import ConfigError, SiteError
 from deskyard.life import care, health
 from deskyard.life.backup import backup, final, restoration, retention
 from deskyard.life.backup.home import files
-from deskyard.plan.backup import NONCE
+from deskyard.plan.backup import NONCE, NoVerdict
 from deskyard.plan.proxmox.view import Owner, read_view
 from deskyard.site.files import read_site
+from deskyard.site.proxmox.client import ApiError
 from deskyard.site.proxmox.client import Client as Api
 from deskyard.site.proxmox.doctor.doctor import examine
+from deskyard.site.proxmox.life import trial
 from deskyard.site.proxmox.life.copies import Copy
+from deskyard.site.proxmox.task import wait_task
 from tests.proxmox import test_contract
 from tests.proxmox.backed_up import FOLDER, NAME, SERVER, STORAGE, TARGET, Desk, desk_on
 from tests.proxmox.rack import SITE
@@ -355,6 +358,28 @@ def test_a_trial_for_which_there_is_no_room_is_refused_early_and_says_nothing_of
         restoration.verify(TARGET)
     assert desk.fake.calls.writes() == []
     assert backup.listing(TARGET)["backups"] == [verified]
+
+
+@pytest.mark.parametrize("unanswered", [True, False], ids=["no answer", "no memory"])
+def test_a_trial_that_the_cluster_does_not_start_says_nothing_of_the_backup(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, unanswered: bool
+) -> None:
+    backup.run(TARGET)
+    verified = restoration.verify(TARGET)["backup"]
+    before = desk.fake.left()["machines"]
+
+    def fail(client: Any, upid: str, seconds: float) -> Any:
+        if "qmstart" in upid:
+            if unanswered:
+                raise ApiError("cluster", "POST", "no answer", "see whether it runs")
+            raise SiteError("task", upid, "start failed: cannot set up guest memory: Cannot allocate memory", "mend it")
+        return wait_task(client, upid, seconds)
+
+    monkeypatch.setattr(trial, "wait_task", fail)
+    with pytest.raises(NoVerdict):
+        restoration.verify(TARGET)
+    assert backup.listing(TARGET)["backups"] == [verified]
+    assert desk.fake.left()["machines"] == before
 
 
 @anywhere

@@ -4,9 +4,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from deskyard.engine.backend import Guest
-from deskyard.errors import DeskyardError, SiteError
+from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
+from deskyard.host.progress import say
 from deskyard.plan import backup as plan
-from deskyard.plan.backup import Backup
+from deskyard.plan.backup import Backup, NoVerdict
 
 
 def provable(found: Backup, present: Sequence[Backup], target: str) -> set[str]:
@@ -31,9 +32,16 @@ def prove(guest: Guest, found: Backup, expected: set[str]) -> None:
 
 
 def judge(found: Backup, write: Callable[[Backup], None], attempt: Callable[[], None]) -> Backup:
-    """Try a backup out, and write down what is known by then: it is proved; or, if the attempt fails, it is not."""
+    """Try a backup out, and write down what is known by then: it is proved; or, if the attempt fails, it is not.
+
+    Where it could not be tried out, what is known of it stays: who prunes would delete the last that was proved.
+    """
     try:
         attempt()
+    except (NoVerdict, ConfigError, HostError):
+        # What is declared, what this machine lacks, and what cannot be reached say nothing of a backup.
+        say(f"    {found.id} could not be tried out: what is known of it stays")
+        raise
     except DeskyardError:
         if found.verified is not None:
             write(plan.with_verdict(found, None))

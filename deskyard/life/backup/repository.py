@@ -19,13 +19,26 @@ from deskyard.life.backup import bucket_reach, reach
 from deskyard.life.backup.bucket import Bucket
 from deskyard.model.site import ObjectStore
 from deskyard.plan import backup as plan
-from deskyard.plan.backup import Backup, Disk, Source
+from deskyard.plan.backup import Backup, Disk, NoVerdict, Source
 from deskyard.site.files import read_site
 
 SHORT_SECONDS, LONG_SECONDS = 600.0, 24 * 3600.0
 # A backup of another desktop keeps the repository from being changed otherwise.
 LOCK_WAIT = "1h"
-ABSENT, WRONG_KEY = 10, 12
+ABSENT, LOCKED, WRONG_KEY, INTERRUPTED = 10, 11, 12, 130
+TAIL_LINES = 25
+# What is said of the way to a backup, or of the disk that it is restored to, and of no backup; in small letters.
+ON_THE_WAY = (
+    "no space left on device",
+    "connection refused",
+    "connection reset",
+    "connection lost",
+    "broken pipe",
+    "i/o timeout",
+    "no such host",
+    "network is unreachable",
+    "no route to host",
+)
 SAY_EVERY_PERCENT = 10
 # What a further backup may well add, with its index and restic's own files.
 LEAST_FREE = 1 << 30
@@ -122,11 +135,16 @@ class Repository:
     def restore(self, disk: Disk, folder: Path) -> Path:
         """Restore a disk into a folder, with holes where it is empty; each piece is checked against its hash.
 
-        Raises an error if a piece is damaged or missing.
+        Raises an error if a piece is damaged or missing, and `NoVerdict` or `ConfigError` if it cannot be read now.
         """
         name = file_of(disk.target)
         options = ["--target", str(folder), "--sparse", "--include", f"/{name}"]
-        self._restic("restore", disk.snapshot, *options, timeout=LONG_SECONDS)
+        try:
+            answer = self._restic("restore", disk.snapshot, *options, timeout=LONG_SECONDS, check=False)
+        except CommandError as error:
+            raise NoVerdict.because(error) from error
+        if answer.code != 0:
+            raise self._unread(disk, answer)
         path = folder / name
         if not path.exists() or path.stat().st_size != disk.size:
             raise SiteError("disk", disk.target, f"is not {disk.size} bytes long once restored", "take another backup")
@@ -167,6 +185,28 @@ class Repository:
         if unreached := reach.fault(self.location, answer.stderr):
             return unreached
         return ConfigError("backups", self.location, f"does not open: {answer.stderr.strip()[-500:]}", "mend the cause")
+
+    def _unread(self, disk: Disk, answer: Result) -> DeskyardError:
+        """Why a disk could not be restored: because of itself, or of something that says nothing of it."""
+        said = answer.stderr.strip() or answer.stdout.strip()
+        if unreached := reach.fault(self.location, said):
+            return unreached
+        tail = "\n".join(said.splitlines()[-TAIL_LINES:])
+        error = CommandError("disk", disk.target, f"restic: exit code {answer.code}\n{tail}", "take another backup")
+        of_the_way = answer.code in (ABSENT, LOCKED, WRONG_KEY, INTERRUPTED) or answer.code < 0
+        of_the_way = of_the_way or any(words in said.lower() for words in ON_THE_WAY)
+        if of_the_way or not self._opens():
+            return NoVerdict(error.field, error.value, error.reason, "mend the cause above, then run it again")
+        return error
+
+    def _opens(self) -> bool:
+        """Whether the repository can be reached now."""
+        try:
+            if self.bucket is not None:
+                bucket_reach.require(self.bucket)
+            return self._restic("cat", "config", "--no-lock", check=False).code == 0
+        except DeskyardError:
+            return False
 
     def _restic(
         self,

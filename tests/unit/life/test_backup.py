@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from deskyard.declaration import declaration
-from deskyard.errors import CommandError, ConfigError, HostError, SiteError
+from deskyard.errors import CommandError, ConfigError, DeskyardError, HostError, SiteError
 from deskyard.life import power
 from deskyard.life.backup import backup, restoration, retention, shown
 from deskyard.life.backup.repository import repository_of
+from deskyard.plan.backup import NoVerdict
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
 from tests.unit.life.desk import TARGET, Desk
@@ -92,6 +93,33 @@ def test_backup_that_fails_its_trial_counts_no_more(desk: Desk, fault: dict[str,
     with pytest.raises(SiteError, match=reason):
         restoration.verify(TARGET)
     assert [proved for _, proved in listed()] == [False]
+
+
+SAYS_NOTHING = [
+    NoVerdict("machine", "dev1", "100 MiB of memory are free", "stop a desktop meanwhile"),
+    ConfigError("backups", "sftp:away", "its host cannot be reached", "try sftp HOST"),
+    HostError("program", "restic", "is not installed", "run ./inv host.prepare"),
+]
+
+
+@pytest.mark.parametrize("error", SAYS_NOTHING, ids=lambda error: type(error).__name__)
+def test_trial_that_could_not_be_held_takes_no_proof_away_and_the_only_proved_backup_stays(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: DeskyardError
+) -> None:
+    first = backup.run(TARGET)["backup"]["id"]
+    restoration.verify(TARGET)
+    second = backup.run(TARGET)["backup"]["id"]
+
+    def scratch(_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(desk, "scratch", scratch)
+    with pytest.raises(type(error), match=error.reason):
+        restoration.verify(TARGET, first)
+    assert f"{first} could not be tried out: what is known of it stays" in capsys.readouterr().err
+    assert listed() == [(first, True), (second, False)]
+    retention.prune(TARGET, (1, 0, 0, 0, 0, 0), really=True)
+    assert listed() == [(first, True), (second, False)]
 
 
 def test_nonce_of_another_moment_is_no_proof(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from deskyard.errors import CommandError, ConfigError, DeskyardError, SiteError
 from deskyard.life.backup.repository import Repository, repository_of
 from deskyard.plan import backup as plan
-from deskyard.plan.backup import Backup, Source
+from deskyard.plan.backup import Backup, NoVerdict, Source
 from tests.unit.life.restic import RESTIC, use_restic
 
 MIB = 1 << 20
@@ -102,6 +102,54 @@ def test_dropped_pack_is_found(repository: Repository, disk: Path, tmp_path: Pat
     backup = keep(repository, disk)
     packs(repository)[-1].unlink()
     with pytest.raises(CommandError):
+        repository.restore(backup.disks[0], tmp_path / "restored")
+
+
+def restic_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, does: str) -> None:
+    """Let `restore` do something else than the real restic, which does all the rest."""
+    program = tmp_path / "restic"
+    program.write_text(f'#!/bin/sh\ncase " $* " in *" restore "*) {does};; esac\nexec {RESTIC} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("deskyard.life.backup.repository.locate", lambda _: program)
+
+
+@pytest.mark.parametrize(
+    ("does", "words"),
+    [
+        ("kill -KILL $$", "exit code -9"),
+        ("echo >&2 'write vda.raw: no space left on device'; exit 1", "no space left"),
+        ("echo >&2 'Load(<data/1>): read tcp: connection reset by peer'; exit 1", "connection reset"),
+        ("echo >&2 'unable to create lock'; exit 11", "unable to create lock"),
+        ('mv "$GONE" "$GONE.away"; echo >&2 odd; exit 1', "odd"),
+    ],
+    ids=["killed", "no room", "no way", "locked", "gone meanwhile"],
+)
+def test_restore_that_fails_for_a_reason_of_its_own_says_nothing_of_the_backup(
+    repository: Repository, disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, words: str
+) -> None:
+    backup = keep(repository, disk)
+    monkeypatch.setenv("GONE", repository.location)
+    restic_that(monkeypatch, tmp_path, does)
+    with pytest.raises(NoVerdict, match=words):
+        repository.restore(backup.disks[0], tmp_path / "restored")
+
+
+def test_restore_that_fails_though_its_repository_opens_says_that_the_backup_is_bad(
+    repository: Repository, disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = keep(repository, disk)
+    restic_that(monkeypatch, tmp_path, "echo >&2 odd; exit 1")
+    with pytest.raises(CommandError, match="odd"):
+        repository.restore(backup.disks[0], tmp_path / "restored")
+
+
+def test_restore_that_takes_too_long_says_nothing_of_the_backup(
+    repository: Repository, disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = keep(repository, disk)
+    restic_that(monkeypatch, tmp_path, "exec sleep 60")
+    monkeypatch.setattr("deskyard.life.backup.repository.LONG_SECONDS", 0.2)
+    with pytest.raises(NoVerdict, match="did not end"):
         repository.restore(backup.disks[0], tmp_path / "restored")
 
 

@@ -1,12 +1,54 @@
 """The machine in which a restored desktop is tried: the disks of the backup, no NIC, another identity."""
 
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
+import libvirt
+import pytest
+
+from deskyard.plan.backup import NoVerdict
 from deskyard.site.libvirt import documents
+from deskyard.site.libvirt.backup import trial as trial_module
 from deskyard.site.libvirt.backup.trial import MOST_MEMORY_KIB, trial
 
 NIC = {"mac": "02:00:00:00:00:01", "network": "net", "filter": "rules", "address": "10.0.0.2", "isolated": True}
+
+
+class Starting:
+    """A desktop whose trial libvirt starts, or not."""
+
+    def __init__(self) -> None:
+        self.started = list[str]()
+
+    def XMLDesc(self, _: int) -> str:
+        return live()
+
+    def name(self) -> str:
+        return "deskyard-lab.dev1"
+
+    def connect(self) -> Any:
+        return self
+
+    def lookupByName(self, name: str) -> Any:
+        return libvirt.open("test:///default").lookupByName(name)
+
+    def createXML(self, text: str, _: int) -> Any:
+        self.started.append(text)
+        raise libvirt.libvirtError("cannot set up guest memory 'pc.ram': Cannot allocate memory")
+
+
+@pytest.mark.parametrize(("free", "words"), [(MOST_MEMORY_KIB // 1024, "the trial needs"), (1 << 20, "does not start")])
+def test_trial_that_memory_lacks_for_says_nothing_of_the_backup(
+    monkeypatch: pytest.MonkeyPatch, free: int, words: str
+) -> None:
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)
+    monkeypatch.setattr(trial_module, "available_memory_mib", lambda: free)
+    monkeypatch.setattr(trial_module.console_log, "remove", lambda _: None)
+    machine = Starting()
+    with pytest.raises(NoVerdict, match=words), trial_module.booted(machine, {"vda": Path("/restored/vda.raw")}):
+        pass
+    assert bool(machine.started) == (words == "does not start")
 
 
 def live() -> str:

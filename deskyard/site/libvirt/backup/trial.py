@@ -14,6 +14,7 @@ from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.facts import available_memory_mib
 from deskyard.host.vm.tried_guest import TriedGuest
+from deskyard.plan.backup import NoVerdict
 from deskyard.site.libvirt import agent, console_log
 from deskyard.site.libvirt.link import gone_is_fine
 
@@ -38,17 +39,21 @@ def answering(machine: Any, seconds: float = BOOT_SECONDS) -> TriedGuest:
 
 @contextlib.contextmanager
 def booted(machine: Any, disks: Mapping[str, Path]) -> Iterator[TriedGuest]:
-    """A machine like it, started from these restored disks."""
+    """A machine like it, started from these restored disks; raises `NoVerdict` if none can be started."""
     link, document = machine.connect(), trial(machine.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE), disks)
     needed = int(document.findtext("memory") or 0) // 1024 + SPARE_MIB
     if available_memory_mib() < needed:
         reason = f"{available_memory_mib()} MiB of memory are free, and the trial needs {needed}"
-        raise SiteError("machine", machine.name(), reason, "stop a desktop meanwhile")
+        raise NoVerdict("machine", machine.name(), reason, "stop a desktop meanwhile")
     name = str(document.findtext("name"))
     _end(link, name)
     console_log.remove(name)
     # It ends with this connection, however this process ends.
-    tried = link.createXML(ElementTree.tostring(document, encoding="unicode"), libvirt.VIR_DOMAIN_START_AUTODESTROY)
+    try:
+        tried = link.createXML(ElementTree.tostring(document, encoding="unicode"), libvirt.VIR_DOMAIN_START_AUTODESTROY)
+    except libvirt.libvirtError as error:
+        # No byte of what was restored has run yet.
+        raise NoVerdict("machine", name, f"does not start: {error}", "mend that, then run it again") from error
     try:
         yield answering(tried)
     finally:
