@@ -19,6 +19,10 @@ BROWSER_SECONDS = 50
 BROWSERS = ("/usr/bin/google-chrome", "/usr/bin/chromium")
 AGENT = "agent"
 MOST_UNITS = 20
+# A service that was started again so often, the last time so many seconds ago at most, dies again and again.
+RESTARTS, LATELY_SECONDS = 3, 300.0
+ABOUT = ("Id", "ActiveState", "SubState", "NRestarts", "Restart", "UnitFileState", "ConditionResult", "Transient")
+ENTERED = "ActiveEnterTimestampMonotonic"
 
 
 def look() -> dict[str, Any]:
@@ -32,6 +36,7 @@ def look() -> dict[str, Any]:
         "read_only": any(system.f_flag & os.ST_RDONLY for system in (disk, home)),
         "memory": {"size": memory["MemTotal"], "free": memory["MemAvailable"]},
         "failed_units": failed_units(),
+        "unsteady": unsteady(),
         "browser": browser(),
         "processes": held(AGENT),
         "restart_required": Path("/run/reboot-required").exists(),
@@ -44,6 +49,37 @@ def failed_units() -> list[str]:
     argv = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=True)
     return [line.split()[0] for line in done.stdout.splitlines() if line.strip()][:MOST_UNITS]
+
+
+def unsteady() -> list[dict[str, Any]]:
+    """Services that do not run though they always should, and those that die and are started again and again.
+
+    systemd calls none of these failed: what waits for its next start is activating, what has just come is active.
+    """
+    # Without --all those that are off would be left out.
+    argv = ["systemctl", "--no-pager", "--all", "show", "--property", ",".join((*ABOUT, ENTERED)), "--", "*.service"]
+    shown = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+    services = [dict(line.split("=", 1) for line in text.splitlines() if "=" in line) for text in shown.split("\n\n")]
+    now = time.clock_gettime(time.CLOCK_MONOTONIC)
+    wrong = [service for service in services if service.keys() >= {*ABOUT, ENTERED} and _is_unsteady(service, now)]
+    return [
+        {"unit": each["Id"], "state": each["ActiveState"], "restarts": int(each["NRestarts"])}
+        for each in wrong[:MOST_UNITS]
+    ]
+
+
+def _is_unsteady(service: dict[str, str], now: float) -> bool:
+    """Whether it dies again and again, or is off; what somebody runs for a while is theirs."""
+    state, restarts = service["ActiveState"], int(service["NRestarts"])
+    if service["Transient"] == "yes":
+        return False
+    if state == "activating":
+        return restarts > 0 or service["SubState"] == "auto-restart"
+    if state == "active":
+        return restarts >= RESTARTS and now - int(service[ENTERED]) / 1e6 < LATELY_SECONDS
+    # One whose condition does not hold is off by right.
+    always = service["Restart"] == "always" and service["UnitFileState"] == "enabled"
+    return state == "inactive" and always and service["ConditionResult"] == "yes"
 
 
 def browser() -> dict[str, Any] | None:

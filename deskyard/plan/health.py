@@ -66,21 +66,21 @@ def inside(
 
     `processes` is the cap of its tier.
     """
-    looks: tuple[Callable[[], Finding], ...] = (
-        lambda: _share("disk", answer["disk"], DISK_FREE, "delete what is not needed, or choose a larger tier"),
-        lambda: _share("home", answer["home"], DISK_FREE, "delete what is not needed, or choose a larger tier"),
-        lambda: _share("files", _files(answer["files"]), FILES_FREE, "delete many small files"),
-        lambda: _share("memory", answer["memory"], MEMORY_FREE, "close programs, or choose a larger tier"),
-        lambda: _writable(answer["read_only"], target),
-        lambda: _units(answer["failed_units"]),
-        lambda: _browser(answer["browser"], target),
-        lambda: _clock(_off(float(answer["time"]), between), target),
-        lambda: _restart(answer["restart_required"], target),
-        lambda: _processes(answer["processes"], processes, target),
-    )
-    names = ("disk", "home", "files", "memory", "file system", "units", "browser", "clock", "restart", "processes")
+    looks: dict[str, Callable[[], Finding]] = {
+        "disk": lambda: _share("disk", answer["disk"], DISK_FREE, "delete what is not needed, or choose a larger tier"),
+        "home": lambda: _share("home", answer["home"], DISK_FREE, "delete what is not needed, or choose a larger tier"),
+        "files": lambda: _share("files", _files(answer["files"]), FILES_FREE, "delete many small files"),
+        "memory": lambda: _share("memory", answer["memory"], MEMORY_FREE, "close programs, or choose a larger tier"),
+        "file system": lambda: _writable(answer["read_only"], target),
+        "units": lambda: _units(answer["failed_units"]),
+        "services": lambda: _services(answer["unsteady"]),
+        "browser": lambda: _browser(answer["browser"], target),
+        "clock": lambda: _clock(_off(float(answer["time"]), between), target),
+        "restart": lambda: _restart(answer["restart_required"], target),
+        "processes": lambda: _processes(answer["processes"], processes, target),
+    }
     found = []
-    for name, look in zip(names, looks, strict=True):
+    for name, look in looks.items():
         try:
             found.append(look())
         except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError):
@@ -157,6 +157,25 @@ def _units(units: Any) -> Finding:
     if not names:
         return Finding("units", "ok", "none has failed")
     return Finding("units", "failed", f"failed: {', '.join(names)}", f"on the desktop: journalctl --unit {names[0]}")
+
+
+def _services(rows: Any) -> Finding:
+    """Those that systemd starts again and again are a failure; one that is off may be so by somebody's wish."""
+    loops, off = list[str](), list[str]()
+    for row in list(rows)[:MOST_UNITS]:
+        unit, restarts = printable(str(row["unit"]))[:MOST_SAID], int(row["restarts"])
+        if row["state"] == "inactive":
+            off.append(unit)
+        else:
+            loops.append(f"{unit} ({restarts} times)")
+    said = [f"start again and again: {', '.join(loops)}"] if loops else []
+    said += [f"off, though enabled: {', '.join(off)}"] if off else []
+    if not said:
+        return Finding("services", "ok", "run steadily")
+    unit = (loops or off)[0].partition(" ")[0]
+    remedy = f"on the desktop: journalctl --unit {unit}"
+    remedy += "" if loops else f"; then systemctl start {unit}, or disable it if it is not wanted"
+    return Finding("services", "failed" if loops else "warning", "; ".join(said)[:MOST_SHOWN], remedy)
 
 
 def _browser(answer: Mapping[str, Any] | None, target: str) -> Finding:

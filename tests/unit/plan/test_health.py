@@ -16,6 +16,7 @@ WELL: dict[str, Any] = {
     "read_only": False,
     "memory": {"size": 4 * GIB, "free": 2 * GIB},
     "failed_units": [],
+    "unsteady": [],
     "restart_required": False,
     "processes": None,
     "time": 100.0,
@@ -47,6 +48,9 @@ def test_desktop_that_is_well_has_no_findings_but_good_ones() -> None:
         ({"memory": {"size": 4 * GIB, "free": 0}}, {"memory": "failed"}),
         ({"read_only": True}, {"file system": "failed"}),
         ({"failed_units": ["vnc.service"]}, {"units": "failed"}),
+        ({"unsteady": [{"unit": "a.service", "state": "activating", "restarts": 7}]}, {"services": "failed"}),
+        ({"unsteady": [{"unit": "a.service", "state": "active", "restarts": 3}]}, {"services": "failed"}),
+        ({"unsteady": [{"unit": "a.service", "state": "inactive", "restarts": 0}]}, {"services": "warning"}),
         ({"restart_required": True}, {"restart": "warning"}),
         ({"time": 96.5}, {"clock": "warning"}),
         ({"time": 104.0}, {"clock": "warning"}),
@@ -109,10 +113,13 @@ def test_backup_that_is_old_or_was_never_verified_is_a_warning(
         ("time", "noon"),
         ("time", float("nan")),
         ("failed_units", 7),
+        ("unsteady", 7),
+        ("unsteady", [{"unit": "a.service", "state": "active", "restarts": "many"}]),
+        ("unsteady", ["a.service"]),
     ],
 )
 def test_answer_that_makes_no_sense_fails_its_own_check_alone(key: str, value: Any) -> None:
-    name = {"failed_units": "units", "time": "clock"}.get(key, key)
+    name = {"failed_units": "units", "unsteady": "services", "time": "clock"}.get(key, key)
     assert states({**WELL, key: value}) == {name: "failed"}
 
 
@@ -121,12 +128,24 @@ def test_desktop_that_says_nothing_fails_every_check() -> None:
 
 
 def test_names_of_units_cannot_steer_a_terminal() -> None:
+    evil = "\x1b[2Jx"
+    told = {"failed_units": [evil], "unsteady": [{"unit": evil, "state": "activating", "restarts": 9}]}
+    found = [each for each in health.inside({**WELL, **told}, BETWEEN, "t") if each.check in ("units", "services")]
+    assert len(found) == 2
+    assert all("\x1b" not in finding.detail + finding.remedy for finding in found)
+
+
+def test_services_that_die_and_those_that_are_off_are_named_with_what_to_do_and_no_more_than_fit() -> None:
+    rows = [{"unit": "agent.service", "state": "activating", "restarts": 12}]
+    rows += [{"unit": f"off{number}.service", "state": "inactive", "restarts": 0} for number in range(99)]
+    (found,) = [each for each in health.inside({**WELL, "unsteady": rows}, BETWEEN, "t") if each.check == "services"]
+    assert found.detail.startswith("start again and again: agent.service (12 times); off, though enabled: off0.service")
+    assert len(found.detail) <= 300
+    assert found.remedy == "on the desktop: journalctl --unit agent.service"
     (found,) = [
-        finding
-        for finding in health.inside({**WELL, "failed_units": ["\x1b[2Jx"]}, BETWEEN, "t")
-        if finding.check == "units"
+        each for each in health.inside({**WELL, "unsteady": rows[1:]}, BETWEEN, "t") if each.check == "services"
     ]
-    assert "\x1b" not in found.detail + found.remedy
+    assert "systemctl start off0.service, or disable it" in found.remedy
 
 
 @pytest.mark.parametrize(
