@@ -13,6 +13,7 @@ from deskyard.declaration import declaration
 from deskyard.desktop import program
 from deskyard.errors import CommandError, HostError, SiteError
 from deskyard.guest import care as guest_care
+from deskyard.host.jump import ClockJump
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
@@ -136,7 +137,8 @@ def _without_expired(report: Report, machine: Machine, state: Mapping[str, Any],
         if error.field == "lock":
             report.waits.append("expired snapshots: another task is at work there")
         else:
-            report.trouble.append(printable(f"snapshots: {error.reason.splitlines()[0]} -> {error.remedy}"))
+            what = "the clock" if isinstance(error, ClockJump) else "snapshots:"
+            report.trouble.append(printable(f"{what} {error.reason.splitlines()[0]} -> {error.remedy}"))
     return report
 
 

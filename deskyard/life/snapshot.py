@@ -6,6 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from deskyard.errors import SiteError
+from deskyard.host import jump
+from deskyard.host.jump import ClockJump
 from deskyard.host.progress import say
 from deskyard.life import power
 from deskyard.life.moment import minute
@@ -19,11 +21,14 @@ from deskyard.workspace import readiness
 def create(target: str, wanted: Snapshot) -> dict[str, Any]:
     """Take a snapshot of a desktop: with its memory while it runs, of its disk alone while it is off.
 
-    Snapshots that have expired are deleted before.
+    Snapshots that have expired are deleted before, unless the clock has jumped ahead.
     """
     machine = power.opened(target)
     with machine.alone():
-        _delete_expired(machine)
+        try:
+            _delete_expired(machine)
+        except ClockJump as jumped:
+            say(f"    what has expired stays: the clock {jumped.reason} -> {jumped.remedy}")
         plan.check(wanted, machine.machines.snapshots(machine.domain), target)
         machine.machines.take_snapshot(machine.domain, wanted)
     return listing(target)
@@ -101,7 +106,7 @@ def expired(machine: Machine) -> list[Snapshot]:
 
 
 def expire(machine: Machine) -> list[str]:
-    """Delete those that have expired; a `HostError` if another task is at work there."""
+    """Delete those that have expired; a `HostError` if another task is at work there, or the clock jumped ahead."""
     with machine.alone(at_once=True):
         return _delete_expired(machine)
 
@@ -128,6 +133,9 @@ def text(found: dict[str, Any]) -> str:
 
 def _delete_expired(machine: Machine) -> list[str]:
     over = [snapshot.name for snapshot in expired(machine)]
+    jumped = jump.look(machine.plan.name)
+    if over and jumped is not None:
+        raise jumped
     for name in over:
         machine.machines.delete_snapshot(machine.domain, name)
         say(f"    {machine.name}: snapshot {name} had expired and is deleted")

@@ -15,6 +15,7 @@ from deskyard.declaration.declaration import Declared
 from deskyard.desktop import customise_delivery, process_cap
 from deskyard.engine.backend import Disposables, Record
 from deskyard.errors import DeskyardError, HostError, SiteError
+from deskyard.host import jump
 from deskyard.host.lock import alone
 from deskyard.host.progress import say
 from deskyard.plan.pool import seat as seat_plan
@@ -24,7 +25,7 @@ from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import turn
 from deskyard.workspace.ledger import Ledger
 
-LEFT = "a killed task has left it"
+LEFT, OVER = "a killed task has left it", "its time is over"
 # So long nobody takes a machine away that is made from another operator's machine.
 MAKING_SECONDS = 3600.0
 
@@ -120,7 +121,11 @@ class Seats:
                 raise SiteError("seat", target, reason, remedy)
 
     def sweep(self, declared: Declared, *, whole: bool = False) -> None:
-        """Remove what has had its time or has nobody any more; `whole`: nobody else moves machines of the workspace."""
+        """Remove what has had its time or has nobody any more; `whole`: nobody else moves machines of the workspace.
+
+        While the clock has jumped ahead, what somebody has stays.
+        """
+        jumped = jump.look(self.workspace)
         there = {*self.ledger.machines(), *self.disposables.there()}
         for seat in sorted(there):
             with suppress(_BusyError), self._turn(declared, seat, whole=whole):
@@ -129,6 +134,9 @@ class Seats:
                     found = found or self._adopted(declared, seat, marks.get(seat, {}))
                     why = LEFT if found is None else self._spent(declared, found, marks) or _dated(declared, found)
                     if why is None:
+                        continue
+                    if why == OVER and jumped is not None:
+                        say(f"    seat {seat} stays: the clock {jumped.reason} -> {jumped.remedy}")
                         continue
                     self._strike(seat, found)
                 say(f"    seat {seat}: {why}; it is removed")
@@ -187,7 +195,7 @@ class Seats:
         if seated.claim is not None:
             if seated.claim.run and not elsewhere:
                 return "the task that had it has ended"
-            return "its time is over" if seated.claim.until <= now else None
+            return OVER if seated.claim.until <= now else None
         pool = declared.workspace.pool
         if pool is None or not _planned(declared, seated):
             return "it is declared otherwise by now"

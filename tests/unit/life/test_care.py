@@ -2,21 +2,25 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from invoke import Context
 
 from deskyard.declaration import declaration
 from deskyard.desktop import program
 from deskyard.errors import SiteError
+from deskyard.host import jump
 from deskyard.life import care, health
 from deskyard.life.care import How
 from deskyard.model.care import Care
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
+from deskyard.tasks.life import care as care_tasks
 from deskyard.workspace import turn
 from tests.unit.life.machines import DEV1, PLAN, Machines
 from tests.unit.life.waiting_turn import waiting
@@ -268,6 +272,25 @@ def test_snapshots_that_have_expired_are_deleted_at_any_run(machines: Machines, 
     assert "snapshots that had expired are deleted: old" in care.text(found)
     again = rows(care.run("lab", "dev1", How(only_due=True)))["dev1"]
     assert (again["expired"], again["state"]) == ([], "nothing is due")
+
+
+def test_snapshots_that_expire_by_a_clock_that_jumped_are_trouble_until_a_person_says_that_it_is_right(
+    machines: Machines, guests: Guests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = jump.moment()
+    kept = over(machines)[1:]
+    care.run("lab", "dev1", How(only_due=True))
+    assert machines.kept == kept
+    over(machines)
+    monkeypatch.setattr(jump, "moment", lambda: replace(begin, clock=begin.clock + 86_400))
+    (trouble,) = rows(care.run("lab", "dev1", How(only_due=True)))["dev1"]["trouble"]
+    assert trouble.startswith("the clock jumped 24.0 h ahead")
+    assert len(machines.kept) == 3
+    task = care_tasks.run.body
+    task(Context(), "lab/dev1", due=True, dry_run=True, clock_is_right=True)
+    assert len(machines.kept) == 3
+    task(Context(), "lab/dev1", due=True, clock_is_right=True)
+    assert machines.kept == kept
 
 
 def test_dry_run_and_a_paused_desktop_keep_what_has_expired(machines: Machines, guests: Guests) -> None:

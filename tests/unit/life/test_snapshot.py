@@ -1,12 +1,15 @@
 """Snapshots of a desktop: what is refused comes first, what has expired goes, and it runs again as it was wanted."""
 
 import json
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from invoke import Context, Exit
 
-from deskyard.errors import ConfigError, SiteError
+from deskyard.errors import ConfigError, HostError, SiteError
+from deskyard.host import jump
 from deskyard.life import power, snapshot
 from deskyard.plan.power import NoRoom, Power
 from deskyard.plan.snapshot import MOST, Snapshot
@@ -26,6 +29,24 @@ def test_what_has_expired_makes_room(machines: Machines) -> None:
         machines.kept.append(Snapshot(f"s{number}", expires=1 if number else None))
     found = snapshot.create("lab/dev1", Snapshot("before"))
     assert [row["name"] for row in found["snapshots"]] == ["s0", "before"]
+
+
+def test_what_expires_by_a_clock_that_jumped_ahead_stays_and_another_is_taken(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = jump.moment()
+    snapshot.create("lab/dev1", Snapshot("day", expires=int(begin.clock) + 86_400))
+    year = 365 * 86_400
+    monkeypatch.setattr(jump, "moment", lambda: replace(begin, clock=begin.clock + year))
+    monkeypatch.setattr(time, "time", lambda: begin.clock + year)
+    found = snapshot.create("lab/dev1", Snapshot("next"))
+    assert [row["name"] for row in found["snapshots"]] == ["day", "next"]
+    assert "what has expired stays: the clock jumped 8760.0 h ahead" in capsys.readouterr().err
+    with pytest.raises(HostError, match=r"care\.run lab --clock-is-right"):
+        snapshot.expire(power.opened("lab/dev1"))
+    assert len(machines.kept) == 2
+    jump.believe()
+    assert snapshot.expire(power.opened("lab/dev1")) == ["day"]
 
 
 def test_what_is_refused_deletes_nothing_that_is_kept(machines: Machines) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from deskyard.access import access
 from deskyard.errors import HostError, SiteError
+from deskyard.host import jump
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.pool.seat import Claim, State
 from deskyard.site.ssh_link import SshLink
@@ -109,6 +111,41 @@ def test_what_somebody_has_stays_until_its_time_is_over(seats: Seats, monkeypatc
     seats.sweep(declared(2, peers="open"))
     assert states(seats) == {"s1": State.CLAIMED}
     monkeypatch.setattr(time, "time", lambda: now + 61)
+    seats.sweep(declared(2))
+    assert states(seats) == {}
+
+
+def test_what_somebody_has_stays_while_the_clock_has_jumped_ahead_and_what_is_nobodys_goes(
+    seats: Seats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = time.time()
+    make(seats, "s1", Claim("me", now + 3600))
+    make(seats, "s2", ready=False)
+    seats.sweep(declared(2))
+    monkeypatch.setattr(time, "time", lambda: now + 7200)
+    make(seats, "s2")
+    seats.sweep(declared(2, pool=None))
+    assert states(seats) == {"s1": State.CLAIMED}
+    assert "seat s1 stays: the clock jumped 2.0 h ahead" in capsys.readouterr().err
+    # It is set again, and passes that moment by itself.
+    monkeypatch.setattr(time, "time", lambda: now + 60)
+    seats.sweep(declared(2))
+    assert states(seats) == {"s1": State.CLAIMED}
+    later = replace(jump.moment(), clock=now + 3601, up=jump.moment().up + 3601)
+    monkeypatch.setattr(jump, "moment", lambda: later)
+    monkeypatch.setattr(time, "time", lambda: now + 3601)
+    seats.sweep(declared(2))
+    assert states(seats) == {}
+
+
+def test_what_somebody_has_goes_by_a_clock_that_a_person_says_is_right(
+    seats: Seats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    make(seats, "s1", Claim("me", now + 3600))
+    seats.sweep(declared(2))
+    monkeypatch.setattr(time, "time", lambda: now + 7200)
+    jump.believe()
     seats.sweep(declared(2))
     assert states(seats) == {}
 

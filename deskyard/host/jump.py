@@ -1,0 +1,88 @@
+"""Notices that this machine's clock jumped ahead, by the time since its boot, which nobody sets.
+
+What is deleted by the clock is kept then, until the clock is right again, a person says that it is, or it has stood for
+hours. Each look is kept on disk, since tasks end and a timer begins them anew.
+"""
+
+import json
+import time
+from dataclasses import asdict, dataclass
+
+from deskyard.errors import HostError
+from deskyard.host.lock import alone
+from deskyard.host.places import places
+from deskyard.host.secret_file import write_secret
+from deskyard.host.vm.accelerator import BOOT_ID
+
+# In one boot it is known how much time has passed; a machine that was off for a night looks as one whose clock was set.
+SET_SECONDS, OFF_SECONDS = 300.0, 3600.0
+# Time servers put a clock right within minutes, and a person hears of it from the hook of `care`.
+BELIEVED_SECONDS = 6 * 3600.0
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A boot, the clock, and the seconds since that boot, asleep or not."""
+
+    boot: str
+    clock: float
+    up: float
+
+    def ahead_of(self, other: "Moment") -> float:
+        """The seconds by which the clock is ahead of that moment and the time that has passed at least."""
+        passed = self.up - other.up if self.boot == other.boot else self.up
+        return self.clock - other.clock - passed
+
+
+class ClockJump(HostError):
+    """The clock is ahead, so what it ends is kept."""
+
+
+def moment() -> Moment:
+    """This moment."""
+    return Moment(BOOT_ID.read_text().strip(), time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def look(workspace: str) -> ClockJump | None:
+    """The jump of the clock since it was right last, unless it has stood so for hours; a first look finds it right.
+
+    `workspace` is the one whose task asks.
+    """
+    with alone("clock"):
+        now, (right, noticed) = moment(), _read()
+        ahead = 0.0 if right is None else now.ahead_of(right)
+        most = SET_SECONDS if right is not None and right.boot == now.boot else OFF_SECONDS
+        if noticed is None or noticed.boot != now.boot:
+            noticed = now
+        rest = BELIEVED_SECONDS - (now.up - noticed.up)
+        if right is None or -SET_SECONDS <= ahead <= most or rest <= 0:
+            _write(now, None)
+            return None
+        _write(right, noticed)
+    if ahead < 0:
+        # As that of a machine whose clock stops with it. Nothing ends too early, and to put it right is no jump.
+        return None
+    reason = f"jumped {ahead / 3600:.1f} h ahead, or was off so long: what it ends is kept for {rest / 3600:.1f} h"
+    again = f"./inv care.run {workspace} --clock-is-right"
+    return ClockJump("clock", None, reason, f"set it (timedatectl set-ntp true), or if it is right: {again}")
+
+
+def believe() -> None:
+    """Take the clock for right: a person says so."""
+    with alone("clock"):
+        _write(moment(), None)
+
+
+def _read() -> tuple[Moment | None, Moment | None]:
+    """When the clock was right last, and when its jump was noticed."""
+    try:
+        found = json.loads((places().state / "clock.json").read_text())
+        right, noticed = (None if found[name] is None else Moment(**found[name]) for name in ("right", "noticed"))
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None, None
+    return right, noticed
+
+
+def _write(right: Moment, noticed: Moment | None) -> None:
+    kept = {"right": asdict(right), "noticed": None if noticed is None else asdict(noticed)}
+    write_secret(places().state / "clock.json", json.dumps(kept).encode())
