@@ -87,7 +87,7 @@ def _works(target: str, reinstall: bool) -> Iterator[tuple[str, Callable[[], Any
     yield "delete the snapshot", lambda: snapshot.delete(target, NAME)
     yield "health", lambda: health.look(workspace, desktop)
     if reinstall:
-        yield REINSTALL, lambda: system.upgrade(target, again=True)
+        yield REINSTALL, lambda: system.upgrade(target, again=True, watch=0)
         yield "roll back -> all routes answer", lambda: system.roll_back(target)
 
 

@@ -11,8 +11,9 @@ from deskyard.desktop import customise_delivery, key_delivery, process_cap, prog
 from deskyard.desktop.customise_delivery import How
 from deskyard.engine.backend import SystemDisk
 from deskyard.engine.stack import WorkspaceStack
-from deskyard.errors import DeskyardError, SiteError
+from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.guest import system as guest_system
+from deskyard.host.deadline import Deadline
 from deskyard.host.progress import say
 from deskyard.image.store import store
 from deskyard.life import health
@@ -24,6 +25,10 @@ from deskyard.plan.power import Power
 from deskyard.workspace import readiness
 
 NOTE_SECONDS = 300.0
+# So long a desktop is watched with another system: what dies a moment after it came is seen then. A look takes seconds.
+WATCH_SECONDS, MOST_WATCH_SECONDS, LOOK_PAUSE = 60.0, 3600.0, 10.0
+# What fails there says nothing of a system.
+ELSEWHERE = frozenset({"backup"})
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*(:[a-z0-9]+)?")
 
 
@@ -100,8 +105,8 @@ class Exchange:
         kept = tuple(map(str, noted["kept"]))
         return Was(str(self.disk.image()), key, frozenset(self._failing()), added, kept, *mine)
 
-    def do(self, image: ImageSource, was: Was) -> dict[str, float]:
-        """Exchange the disk, and take the one of before back if the desktop is not as well with the new one.
+    def do(self, image: ImageSource, was: Was, watch: float) -> dict[str, float]:
+        """Exchange the disk, and take the one of before back if the desktop is not as well for so many seconds.
 
         Returns the seconds in which its routes did not answer, and those of the swap itself.
         """
@@ -131,7 +136,7 @@ class Exchange:
                 self._bring(was.kept)
             answers = time.monotonic()
             say(f"    {machine.name}: its routes answer; it is compared with how it was")
-            self._require_as_before(was)
+            self._require_as_before(was, watch)
         except Exception as error:
             # Whatever it is: a desktop that is off, or that nobody has judged, helps nobody.
             self._give_up(outcome, error)
@@ -189,15 +194,34 @@ class Exchange:
         machine.machines.shut_down(machine.domain, force=False)
         self._start()
 
-    def _require_as_before(self, was: Was) -> None:
+    def _require_as_before(self, was: Was, watch: float) -> None:
         machine = self._machine
         if machine.machines.host_key(machine.domain) != was.host_key:
             raise SiteError("desktop", self._target, "has another host key", "see its console")
         self._deliver(was)
-        failing = self._failing()
-        # Once it has its system of before again, `desktop.health` says nothing of this any more.
-        if worse := [f"{check}: {detail}" for check, detail in sorted(failing.items()) if check not in was.failing]:
-            raise SiteError("desktop", self._target, f"is not well: {'; '.join(worse)}", "see desktop.health")
+        if watch:
+            say(f"    {machine.name}: it is watched for {watch:.0f} s")
+        if worse := self._worse(was, watch):
+            # Once it has its system of before again, `desktop.health` says nothing of this any more.
+            said = "; ".join(f"{check}: {detail}" for check, detail in sorted(worse.items()))
+            raise SiteError("desktop", self._target, f"is not well: {said}", "see desktop.health")
+
+    def _worse(self, was: Was, watch: float) -> dict[str, str]:
+        """What fails that did not before: at the first look, or later in two looks one after another."""
+        worse, last = dict[str, str](), None
+
+        def is_worse() -> bool:
+            nonlocal worse, last
+            now = {check: detail for check, detail in self._failing().items() if check not in was.failing}
+            # On a busy machine anything is late once.
+            worse = now if last is None else {check: detail for check, detail in now.items() if check in last}
+            last = now
+            return bool(worse)
+
+        Deadline(watch).wait_for(is_worse, LOOK_PAUSE)
+        if last and not worse:
+            is_worse()
+        return worse
 
     def _deliver(self, was: Was) -> None:
         plan, name = self._machine.plan, self._machine.name
@@ -210,7 +234,18 @@ class Exchange:
     def _failing(self) -> dict[str, str]:
         """The details of the checks that fail, by their names."""
         rows = health.look(self._machine.plan.name, self._machine.name)["machines"][self._machine.name]
-        return {row["check"]: row["detail"] for row in rows if row["state"] == "failed"}
+        failed = {row["check"]: row["detail"] for row in rows if row["state"] == "failed"}
+        return {check: detail for check, detail in failed.items() if check not in ELSEWHERE}
+
+
+def watched(seconds: float | None) -> float:
+    """The seconds for which a desktop is watched; raises `ConfigError` for what is too long."""
+    if seconds is None:
+        return WATCH_SECONDS
+    if not 0 <= seconds <= MOST_WATCH_SECONDS:
+        reason = f"is not between 0 and {MOST_WATCH_SECONDS:.0f} seconds"
+        raise ConfigError("--watch", seconds, reason, "give another; with 0 it is one look")
+    return seconds
 
 
 def ask(machine: Machine, request: dict[str, Any], seconds: float = program.RUN_SECONDS) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from deskyard.host.places import tree
 from deskyard.host.progress import say
 from deskyard.life import power
 from deskyard.life.backup import final
-from deskyard.life.exchange import NOTE_SECONDS, Exchange, Was, ask
+from deskyard.life.exchange import NOTE_SECONDS, Exchange, Was, ask, watched
 from deskyard.life.journal import Journal
 from deskyard.life.power import Machine
 from deskyard.workspace import smaller
@@ -27,14 +27,22 @@ HOME_FILES = {
 
 
 def upgrade(
-    target: str, *, again: bool = False, packages: bool = False, dry_run: bool = False, only: str | None = None
+    target: str,
+    *,
+    again: bool = False,
+    packages: bool = False,
+    dry_run: bool = False,
+    only: str | None = None,
+    watch: float | None = None,
 ) -> dict[str, Any]:
     """Give a desktop a system disk of its image as built now, and keep the one of before.
 
-    It has to answer on every route and be as well as before; if not, the disk of before comes back. `again` takes the
-    same image too; `packages` installs what its owner had installed; `dry_run` only says what would be done. With
-    `only`, raises `ConfigError` if another image is built by now. An exchange that broke off is ended first.
+    It has to answer on every route and be as well as before, and stay so for `watch` seconds (by default a minute; with
+    0 it is one look); if not, the disk of before comes back. `again` takes the same image too; `packages` installs what
+    its owner had installed; `dry_run` only says what would be done. With `only`, raises `ConfigError` if another image
+    is built by now. An exchange that broke off is ended first.
     """
+    seconds = watched(watch)
     machine = power.behind_gateway(target)
     declared = declaration.read(machine.plan.name)
     image = declared.image_sources()[machine.plan.desktop(machine.name).machine.image]
@@ -50,7 +58,7 @@ def upgrade(
         was = exchange.look(declared, image)
         if dry_run:
             return _report(machine, was.image, wanted, was)
-        times = exchange.do(image, was)
+        times = exchange.do(image, was, seconds)
     if packages and was.packages:
         _install(machine, was.packages)
     elif was.packages:

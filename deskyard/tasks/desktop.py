@@ -151,29 +151,50 @@ def thaw(_: Context, target: str, json: bool = False) -> None:
 
 
 DRY = "say what would be done; touches nothing but notes in /home/.deskyard"
+WATCH = "seconds for which it has to stay as well as before, or its system of before comes back; 0: one look"
 PACKAGES = "install the packages again that its owner had installed"
+EXCHANGE = {
+    "target": TARGET,
+    "packages": PACKAGES,
+    "watch": WATCH,
+    "dry_run": DRY,
+    "yes": "do not ask",
+    "json": "print JSON",
+}
 
 
-@command(help={"target": TARGET, "packages": PACKAGES, "dry_run": DRY, "yes": "do not ask", "json": "print JSON"})
+@command(help=EXCHANGE)
 def upgrade(
-    _: Context, target: str, packages: bool = False, dry_run: bool = False, yes: bool = False, json: bool = False
+    _: Context,
+    target: str,
+    packages: bool = False,
+    watch: int = 60,
+    dry_run: bool = False,
+    yes: bool = False,
+    json: bool = False,
 ) -> None:
     """Give a desktop a system of its image as built now; /home, machine-id, host key and address stay.
 
     What its owner changed elsewhere on the system disk goes; that disk is kept until the next upgrade, and comes back
     by itself if the desktop is not as well as before.
     """
-    _exchange("desktop.upgrade", target, {"packages": packages, "dry_run": dry_run}, yes=yes, json=json)
+    how = {"packages": packages, "watch": watch, "dry_run": dry_run}
+    _exchange("desktop.upgrade", target, how, yes=yes, json=json)
 
 
-@command(help={"target": TARGET, "packages": PACKAGES, "dry_run": DRY, "yes": "do not ask", "json": "print JSON"})
+@command(help=EXCHANGE)
 def reinstall(
-    _: Context, target: str, packages: bool = False, dry_run: bool = False, yes: bool = False, json: bool = False
+    _: Context,
+    target: str,
+    packages: bool = False,
+    watch: int = 60,
+    dry_run: bool = False,
+    yes: bool = False,
+    json: bool = False,
 ) -> None:
     """Give a desktop a fresh system of its image, even of the same one; all else as desktop.upgrade."""
-    _exchange(
-        "desktop.reinstall", target, {"again": True, "packages": packages, "dry_run": dry_run}, yes=yes, json=json
-    )
+    how = {"again": True, "packages": packages, "watch": watch, "dry_run": dry_run}
+    _exchange("desktop.reinstall", target, how, yes=yes, json=json)
 
 
 def _exchange(task: str, target: str, how: dict[str, Any], *, yes: bool, json: bool) -> None:

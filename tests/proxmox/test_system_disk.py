@@ -16,7 +16,7 @@ import pytest
 from deskyard.desktop import customise_delivery, key_delivery, program
 from deskyard.errors import SiteError
 from deskyard.image.store import store
-from deskyard.life import health, power, system
+from deskyard.life import exchange, health, power, system
 from deskyard.life.journal import Journal
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.proxmox.backup_note import Keeper
@@ -129,6 +129,7 @@ def kept_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         monkeypatch.setattr(customise_delivery, "wanted", lambda _: {})
         monkeypatch.setattr(program, "ask", place.ask)
         monkeypatch.setattr(health, "look", place.health)
+        monkeypatch.setattr(exchange, "WATCH_SECONDS", 0.0)
         peer.fake.answerer = place.answer
         yield place
         peer.fake.answerer = None

@@ -75,6 +75,7 @@ class Life:
         monkeypatch.setattr(making, "_let_in", lambda *_: None)
         monkeypatch.setattr(readiness, "wait", lambda *_, **__: {})
         monkeypatch.setattr(exchange, "WorkspaceStack", lambda _: None)
+        monkeypatch.setattr(exchange, "WATCH_SECONDS", 0.0)
         monkeypatch.setattr(key_delivery, "wanted", lambda *_: None)
         monkeypatch.setattr(customise_delivery, "wanted", lambda *_: {})
         monkeypatch.setattr(making, "_equip", lambda *_: None)

@@ -10,6 +10,7 @@ import pytest
 from deskyard.declaration import declaration
 from deskyard.desktop import customise_delivery, key_delivery, process_cap, program
 from deskyard.errors import ConfigError, HostError, SiteError
+from deskyard.host import deadline
 from deskyard.image.store import store
 from deskyard.life import exchange, health, power, system
 from deskyard.life.backup import final
@@ -66,6 +67,7 @@ def guest(monkeypatch: pytest.MonkeyPatch, machines: Machines, waits: list[Seque
     monkeypatch.setattr(store, "require", lambda _: SimpleNamespace(manifest={"packages": {"bash": "5"}}))
     monkeypatch.setattr(program, "ask", guest.ask)
     monkeypatch.setattr(health, "look", guest.look)
+    monkeypatch.setattr(exchange, "WATCH_SECONDS", 0.0)
     return guest
 
 
@@ -215,6 +217,97 @@ def test_desktop_that_is_not_as_well_gets_its_system_back(
         system.upgrade(TARGET)
     assert (machines.disk.now, machines.disk.before) == ("desktop-old", "")
     whole(machines)
+
+
+class Looks:
+    """A desktop on which other checks fail at each look after its exchange; the last ones stay, and no time passes."""
+
+    def __init__(
+        self, guest: Guest, machines: Machines, monkeypatch: pytest.MonkeyPatch, *looks: Sequence[str]
+    ) -> None:
+        self.left, self.count = list(looks), 0
+        self.clock = 0.0
+
+        def look(name: str, desktop: str) -> dict[str, Any]:
+            if machines.disk.now == "desktop-new":
+                self.count += 1
+                guest.failing = list(self.left.pop(0) if len(self.left) > 1 else self.left[0])
+            return guest.look(name, desktop)
+
+        def sleep(seconds: float) -> None:
+            self.clock += seconds
+
+        monkeypatch.setattr(health, "look", look)
+        monkeypatch.setattr(deadline.time, "monotonic", lambda: self.clock)
+        monkeypatch.setattr(exchange, "Deadline", lambda seconds: Paced(seconds, sleep))
+
+
+class Paced(deadline.Deadline):
+    """A deadline whose pauses are counted, and not waited for."""
+
+    def __init__(self, seconds: float, sleep: Callable[[float], None]) -> None:
+        super().__init__(seconds)
+        self._sleep = sleep
+
+    def wait_for(self, holds: Callable[[], bool], pause: float, sleep: Any = None) -> bool:
+        return super().wait_for(holds, pause, self._sleep)
+
+
+def test_desktop_is_looked_at_until_its_time_is_over(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = Looks(guest, machines, monkeypatch, [])
+    monkeypatch.setattr(exchange, "WATCH_SECONDS", 60.0)
+    assert system.upgrade(TARGET)["after"] == "desktop-new"
+    assert (looks.count, looks.clock) == (8, 70.0)
+    assert "it is watched for 60 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("watch", [0, 600])
+def test_number_of_looks_follows_the_time_that_is_wanted(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, watch: int
+) -> None:
+    looks = Looks(guest, machines, monkeypatch, [])
+    system.upgrade(TARGET, watch=watch)
+    # One more where the clock stands still at the very end.
+    assert looks.count == watch // 10 + 2
+
+
+@pytest.mark.parametrize(
+    ("looks", "seen"),
+    [
+        ([["units"]], 1),
+        ([[], [], ["services"], ["services"]], 4),
+        ([[], [], ["services", "browser"], ["browser"]], 4),
+        ([*[[]] * 7, ["inside"]], 9),
+    ],
+    ids=["at once", "later", "one of two", "at the very end"],
+)
+def test_desktop_that_is_not_well_while_it_is_watched_gets_its_system_back_at_once(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, looks: list[list[str]], seen: int
+) -> None:
+    found = Looks(guest, machines, monkeypatch, *looks)
+    last = looks[-1][0]
+    with pytest.raises(SiteError, match=f"has its system of before again: is not well: {last}: {last} are bad"):
+        system.upgrade(TARGET, watch=60)
+    assert (found.count, machines.disk.now) == (seen, "desktop-old")
+    whole(machines)
+
+
+@pytest.mark.parametrize("looks", [[[], ["browser"], []], [[], ["browser"], ["memory"], []], [["backup"]]])
+def test_what_is_late_once_and_what_is_of_no_system_is_no_reason_to_go_back(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, looks: list[list[str]]
+) -> None:
+    Looks(guest, machines, monkeypatch, *looks)
+    system.upgrade(TARGET, watch=60)
+    assert machines.disk.now == "desktop-new"
+
+
+@pytest.mark.parametrize("watch", [-1, 3601])
+def test_watch_without_end_is_refused_before_anything_is_touched(machines: Machines, guest: Guest, watch: int) -> None:
+    with pytest.raises(ConfigError, match="is not between 0 and 3600 seconds"):
+        system.upgrade(TARGET, watch=watch)
+    assert (machines.moves, guest.asked) == ([], [])
 
 
 def test_what_failed_before_is_no_reason_to_go_back(machines: Machines, guest: Guest) -> None:
