@@ -207,7 +207,7 @@ class Exchange:
             raise SiteError("desktop", self._target, f"is not well: {said}", "see desktop.health")
 
     def _worse(self, was: Was, watch: float) -> dict[str, str]:
-        """What fails that did not before: at the first look, or later in two looks one after another."""
+        """The checks that fail and did not before: at the first look, or later in two looks one after another."""
         worse, last = dict[str, str](), None
 
         def is_worse() -> bool:

@@ -1,5 +1,6 @@
 """A desktop's system disk is exchanged whole or not at all, whatever happens on the way."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -238,7 +239,7 @@ class Looks:
             self.clock += seconds
 
         monkeypatch.setattr(health, "look", look)
-        monkeypatch.setattr(deadline.time, "monotonic", lambda: self.clock)
+        monkeypatch.setattr(time, "monotonic", lambda: self.clock)
         monkeypatch.setattr(exchange, "Deadline", lambda seconds: Paced(seconds, sleep))
 
 

@@ -129,8 +129,8 @@ def test_desktop_that_says_nothing_fails_every_check() -> None:
 
 def test_names_of_units_cannot_steer_a_terminal() -> None:
     evil = "\x1b[2Jx"
-    told = {"failed_units": [evil], "unsteady": [{"unit": evil, "state": "activating", "restarts": 9}]}
-    found = [each for each in health.inside({**WELL, **told}, BETWEEN, "t") if each.check in ("units", "services")]
+    answer = {"failed_units": [evil], "unsteady": [{"unit": evil, "state": "activating", "restarts": 9}]}
+    found = [each for each in health.inside({**WELL, **answer}, BETWEEN, "t") if each.check in ("units", "services")]
     assert len(found) == 2
     assert all("\x1b" not in finding.detail + finding.remedy for finding in found)
 

@@ -8,7 +8,7 @@ import libvirt
 import pytest
 
 from deskyard.plan.backup import NoVerdict
-from deskyard.site.libvirt import documents
+from deskyard.site.libvirt import console_log, documents
 from deskyard.site.libvirt.backup import trial as trial_module
 from deskyard.site.libvirt.backup.trial import MOST_MEMORY_KIB, trial
 
@@ -44,7 +44,7 @@ def test_trial_that_memory_lacks_for_says_nothing_of_the_backup(
 ) -> None:
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     monkeypatch.setattr(trial_module, "available_memory_mib", lambda: free)
-    monkeypatch.setattr(trial_module.console_log, "remove", lambda _: None)
+    monkeypatch.setattr(console_log, "remove", lambda _: None)
     machine = Starting()
     with pytest.raises(NoVerdict, match=words), trial_module.booted(machine, {"vda": Path("/restored/vda.raw")}):
         pass
