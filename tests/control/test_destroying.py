@@ -4,13 +4,26 @@ import json
 import secrets
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 from psycopg.types.json import Jsonb
 
+from deskyard.control.jobs.running import Runner
+from deskyard.control.jobs.slots import SHARES
+from deskyard.control.jobs.standby import Standby
+from deskyard.control.jobs.worker import Worker
 from deskyard.control.people.intent import Intent
-from tests.control.lab import Lab
+from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.connection import connect
+from deskyard.declaration.desktop_list import undeclare
+from deskyard.engine.stack import WorkspaceStack
+from deskyard.host.deadline import Deadline
+from deskyard.host.secret_file import write_secret
+from tests.control.lab import LEASE_SECONDS, ORIGIN, WAIT_SECONDS, Lab
 from tests.control.people import Person, enrolled
 
 
@@ -111,6 +124,26 @@ def test_a_keys_proof_is_for_one_intent_of_that_key(mission: Lab, person: Person
     assert forged(mission, moved, "lab.second")["state"] == "failed"
     assert forged(mission, proof)["problem"]["reason"] == "was used before"
     assert "proof" not in json.dumps(mission.link.execute("select * from audit_entry").fetchall(), default=str)
+
+
+def test_a_worker_declares_again_what_a_killed_program_was_removing(
+    mission: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path / "home"))
+    path, kept = tmp_path / "Pulumi.lab.yaml", tmp_path / "home" / "state" / "removals" / "lab.first.json"
+    text = "config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops: [{name: first}, {name: second}]\n"
+    path.write_text(text)
+    undeclare(path, "first", lambda found: write_secret(kept, json.dumps(asdict(found)).encode()))
+    monkeypatch.setattr(WorkspaceStack, "exists", lambda _: True)
+    monkeypatch.setattr(WorkspaceStack, "desktops_with_machines", lambda _: {"first", "second"})
+    monkeypatch.setattr(WorkspaceStack, "desktops_with_disks", lambda _: {"first", "second"})
+    runner = Runner(Passkeys(ORIGIN), Standby(["true"]), LEASE_SECONDS)
+    worker = Worker(mission.url(WORKER), runner, dict.fromkeys(SHARES, 0))
+    with connect(mission.url_as(WORKER)) as link:
+        worker.look(link)
+    assert Deadline(WAIT_SECONDS).wait_for(lambda: not kept.exists(), 0.02)
+    assert path.read_text() == text
 
 
 def _challenge(intent: Intent) -> str:

@@ -15,6 +15,7 @@ from deskyard.control.jobs import observer as observer_module
 from deskyard.control.jobs.observer import Observer, write_event, write_state
 from deskyard.control.store.cluster import ROLE_CONNECTIONS, WORKER
 from deskyard.declaration import declaration
+from deskyard.declaration.desktop_list import TakenOut, put_back, undeclare
 from deskyard.life.events import Ask, End, Event
 from deskyard.plan.power import Power
 from deskyard.wire.stages import Stage
@@ -72,6 +73,27 @@ def test_a_declaration_that_is_wrong_says_so_and_keeps_what_was_known(mission: L
         path.write_text(DECLARATION)
         observer.look(link)
         assert link.execute("select problem from workspace").fetchone() == {"problem": None}
+
+
+def test_a_desktop_that_is_declared_again_is_in_sight_and_counted_again(mission: Lab, stacks: Path) -> None:
+    observer, path, kept = Observer(mission.url(WORKER)), stacks / "Pulumi.lab.yaml", list[TakenOut]()
+    running = Event("lab", "first", Stage.READY, 1.0, "desktop")
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        observer.look(link)
+        write_event(link, running)
+        undeclare(path, "first", kept.append)
+        observer.look(link)
+        counted = "select 1 from usage_interval where desktop_id = 'lab.first' and ended_at is null"
+        assert link.execute("select 1 from desktop where name = 'first' and gone_at is null").fetchone() is None
+        assert link.execute(counted).fetchone() is None
+        put_back(path, kept[0])
+        observer.look(link)
+        # Whoever follows it anew tells how it is.
+        write_event(link, running)
+        assert link.execute(counted).fetchone() is not None
+    with mission.client(mission.key("read", "desktops:destroy")) as client:
+        found = client.delete("/api/desktops/lab.first", headers={"Prefer": "wait=30"})
+    assert found.json()["state"] == "done", found.text
 
 
 def test_what_stays_the_same_is_no_event(mission: Lab, stacks: Path) -> None:

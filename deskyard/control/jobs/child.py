@@ -17,7 +17,9 @@ from deskyard.control.confinement import die_with_parent
 from deskyard.control.halting.job import job as halt
 from deskyard.control.halting.kinds import KINDS as HALTING
 from deskyard.control.jobs.target import desktop_target
+from deskyard.control.machines import removal
 from deskyard.control.machines.jobs import JOBS as MACHINES
+from deskyard.control.machines.target import DESTROY
 from deskyard.control.tasks.jobs import JOBS as TASKS
 from deskyard.control.upkeep.jobs import JOBS as UPKEEP
 from deskyard.errors import DeskyardError
@@ -111,16 +113,16 @@ def _is_there(wanted: Mapping[str, Any]) -> bool:
 
 def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.declaration import declaration
-    from deskyard.declaration.desktop_list import undeclare
+    from deskyard.declaration.desktop_list import require_others
     from deskyard.life.backup import final
-    from deskyard.workspace import workspace
 
     name, desktop = wanted["workspace"], wanted["desktop"].partition(".")[2]
     path = declaration.stack_file(name)
+    # Before a backup, which takes minutes.
+    require_others(path, desktop)
     without = f"take it out of {path}, then ./inv workspace.up {name} --remove {desktop} --no-backup"
     final.keep(name, [there for there in final.going(name) if there == desktop], without)
-    undeclare(path, desktop)
-    workspace.up(name, remove=[desktop])
+    removal.remove(name, desktop)
     return {"result": {"desktop": wanted["desktop"]}}
 
 
@@ -216,7 +218,7 @@ JOBS: dict[str, Job] = {
     "desktop.resume": _power("start"),
     **dict.fromkeys(HALTING, halt),
     "desktop.create": _create,
-    "desktop.destroy": _destroy,
+    DESTROY: _destroy,
     "desktop.session": _session,
     "approval.decide": _decide,
     "desktop.chat": _chat,

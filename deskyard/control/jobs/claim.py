@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from deskyard.control.machines.target import DESTROY
 from deskyard.control.store.connection import Link, Row
 
 LEASE_SECONDS = 30.0
@@ -156,11 +157,13 @@ def begin_again(link: Link, held: Claim, pause: float = LEASE_SECONDS) -> bool:
     return link.execute(query, [pause, held.id, held.attempt, MOST_KILLED]).fetchone() is not None
 
 
-def forced(kind: str, workspace: str | None) -> dict[str, str]:
+def forced(kind: str, workspace: str | None, desktop: str | None) -> dict[str, str]:
     """The problem of an operation that was ended by force."""
     remedy = f"see ./inv workspace.status {workspace}; ./inv workspace.up {workspace} puts right what is half done"
     if kind == "desktop.chat":
         remedy = "look at what its agent has done, then write again"
+    elif kind == DESTROY:
+        remedy = f"it is declared again in a moment if {desktop} is there yet: destroy it again then"
     elif workspace is None:
         remedy = "see its log, then ask for it again"
     reason = "was killed with all that it had started, since it did not stop: what it was at may be half done"
@@ -240,12 +243,12 @@ def sweep(link: Link, lease: float = LEASE_SECONDS, gone: Collection[str] = ()) 
         where {left} and force_requested_at is null""".encode(),
         values,
     )
-    query = f"select id, kind, workspace_id from operation where {left} and force_requested_at is not null"
+    query = f"select id, kind, workspace_id, desktop_id from operation where {left} and force_requested_at is not null"
     for row in link.execute(query.encode(), values).fetchall():
         link.execute(
             """update operation set state = 'cancelled', ended_at = now(), lease_until = null, program = null,
                 problem = %s where id = %s and state = 'running' and lease_until < now()""",
-            [Jsonb(forced(row["kind"], row["workspace_id"])), row["id"]],
+            [Jsonb(forced(row["kind"], row["workspace_id"], row["desktop_id"])), row["id"]],
         )
     link.execute(
         """update operation set state = 'cancelled', ended_at = now()

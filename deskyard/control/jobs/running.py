@@ -110,7 +110,7 @@ class Runner:
         except Cancelled:
             self._end(lend, held, turn, "cancelled", None)
         except Forced:
-            self._end(lend, held, turn, "cancelled", claims.forced(held.kind, held.workspace))
+            self._end(lend, held, turn, "cancelled", claims.forced(held.kind, held.workspace, held.desktop))
         except NoRoom as error:
             with lend() as link:
                 waits = claims.wait_for_room(link, held, error.reason)

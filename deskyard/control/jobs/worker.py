@@ -17,6 +17,7 @@ from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.running import CHILD, Runner
 from deskyard.control.jobs.slots import full, slots
 from deskyard.control.jobs.standby import Standby
+from deskyard.control.machines.removal import Unfinished
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.remains import Forced, Lost, Remains
 from deskyard.control.store.clock import Clock
@@ -40,6 +41,7 @@ class Worker:
         self._pool = pool(url)
         self._name = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
         self._running: dict[threading.Thread, str] = {}
+        self._unfinished = Unfinished()
         self._ended = threading.Event()
 
     def stop(self, *_: Any) -> None:
@@ -67,6 +69,7 @@ class Worker:
             claims.hold_anew(link, self._runner.lease)
         claims.sweep(link, self._runner.lease, self._gone(link))
         waiting.end_late(link)
+        self._unfinished.look(link)
         self._running = {thread: share for thread, share in self._running.items() if thread.is_alive()}
         while (held := self._next(link)) is not None:
             self._begin(held)

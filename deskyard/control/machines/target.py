@@ -1,4 +1,4 @@
-"""The upgrade of desktops in the line that a person signs and the worker checks: which, and to which image. Pure."""
+"""Operations of machines, and the line of an upgrade that a person signs and the worker checks. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 from deskyard.errors import ConfigError
 
 UPGRADE, PREVIEW = "desktop.upgrade", "upgrade.preview"
+DESTROY = "desktop.destroy"
 # With a space or a separator in a name, two wishes would have the same line.
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 

@@ -120,6 +120,15 @@ def test_a_desktop_that_is_destroyed_is_backed_up_and_removed_by_its_name(
     assert removed == ["second", "second"]
 
 
+def test_the_only_desktop_is_refused_before_it_is_backed_up(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed = up(monkeypatch)
+    monkeypatch.setattr(final, "going", lambda _: ["first"])
+    monkeypatch.setattr(final, "keep", lambda *_: pytest.fail("it was backed up"))
+    with pytest.raises(ConfigError, match=r"only one[^>]*> .*workspace\.destroy lab"):
+        JOBS["desktop.destroy"]({**WANTED, "desktop": "lab.first"})
+    assert (removed, stack.read_text()) == ([], DECLARATION)
+
+
 def test_a_desktop_whose_last_backup_fails_stays_declared_and_is_told_how_it_goes_without(
     stack: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

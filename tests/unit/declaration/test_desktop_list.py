@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.declaration.declaration import check_content
-from deskyard.declaration.desktop_list import declare, undeclare
+from deskyard.declaration.desktop_list import TakenOut, declare, put_back, require_others, undeclare
 from deskyard.errors import ConfigError
 from deskyard.model.base import load_yaml
 
@@ -64,11 +64,50 @@ def test_a_desktop_is_taken_out_from_among_the_others(stack: Path) -> None:
     assert [line for line in after if line.lstrip().startswith("#")] == comments
 
 
+def taken_out(stack: Path, name: str) -> TakenOut:
+    """A desktop that is not declared any more; what it says was kept before the file changed."""
+    before, kept = stack.read_text(), list[TakenOut]()
+
+    def keep(found: TakenOut) -> None:
+        assert stack.read_text() == before
+        kept.append(found)
+
+    assert undeclare(stack, name, keep)
+    return kept[0]
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_a_desktop_that_is_put_back_stands_as_it_was_written(stack: Path, name: str) -> None:
+    before = stack.read_text()
+    found = taken_out(stack, name)
+    assert name not in names(stack)
+    assert put_back(stack, found)
+    assert stack.read_text() == before
+    assert not put_back(stack, found)
+
+
+def test_a_desktop_is_put_back_beside_what_was_written_meanwhile(stack: Path) -> None:
+    found = taken_out(stack, "first")
+    declare(stack, {"name": "third"})
+    meanwhile = stack.read_text()
+    assert put_back(stack, found)
+    assert names(stack) == ["second", "third", "first"]
+    workspace = check_content("lab", load_yaml(stack), stack.name)
+    assert [desktop.tier for desktop in workspace.desktops if desktop.name == "first"] == [
+        "free" if "tier: pro" not in found.before else "pro"
+    ]
+    undeclare(stack, "first")
+    assert stack.read_text().rstrip("\n") == meanwhile.rstrip("\n")
+
+
 def test_the_only_desktop_stays(stack: Path) -> None:
     undeclare(stack, "first")
     before = stack.read_text()
     with pytest.raises(ConfigError, match=r"workspace\.destroy lab"):
         undeclare(stack, "second")
+    with pytest.raises(ConfigError, match="the only one"):
+        require_others(stack, "second")
+    require_others(stack, "first")
     assert stack.read_text() == before
 
 
