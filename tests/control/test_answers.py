@@ -171,10 +171,12 @@ def test_an_end_that_is_asked_for_twice_is_asked_for_once(mission: Lab, owner: h
         assert (first.status_code, again.status_code) == (202, 202), first.text
         assert again.json()["id"] == first.json()["id"] and id in (None, first.json()["id"])
     assert owner.post(f"/api/operations/{running}/cancel", headers={"Idempotency-Key": "b"}).status_code == 202
+    # The audit keeps the lines of tests before.
+    about = [[running, sent["conversationId"]]]
     query = """select action, count(*) as lines from audit_entry where action in ('operation.cancel',
-        'conversation.interrupt') group by action order by 1"""
-    mission.until("select 1 from audit_entry where action = 'conversation.interrupt'", [])
-    assert [row["lines"] for row in mission.link.execute(query).fetchall()] == [1, 1]
+        'conversation.interrupt') and target = any(%s) group by action order by 1"""
+    mission.until("select 1 from audit_entry where action = 'conversation.interrupt' and target = any(%s)", about)
+    assert [row["lines"] for row in mission.link.execute(query, about).fetchall()] == [1, 1]
 
 
 def test_answers_are_forgotten_after_a_day_and_operations_are_not(
