@@ -37,7 +37,7 @@ def test_desktops_are_filtered_by_workspace_state_and_name(mission: Lab, owner: 
 
 
 def test_a_desktop_is_created_started_stopped_restarted_and_destroyed(mission: Lab, owner: httpx.Client) -> None:
-    mission.declare("lab", "first")
+    mission.declare("lab", "first", "other")
     wanted = {"name": "second", "workspaceId": "lab", "tier": "free", "image": "desktop", "keys": []}
     created = owner.post("/api/desktops", json=wanted, headers={"Prefer": "wait=30"})
     assert (created.status_code, created.json()["state"]) == (202, "done"), created.text

@@ -126,6 +126,50 @@ def test_a_keys_proof_is_for_one_intent_of_that_key(mission: Lab, person: Person
     assert "proof" not in json.dumps(mission.link.execute("select * from audit_entry").fetchall(), default=str)
 
 
+def test_the_only_desktop_of_a_workspace_is_refused_before_anybody_signs(mission: Lab, person: Person) -> None:
+    mission.declare("alone", "first")
+    asked = person.call("POST", "/api/intents", {"kind": "desktop.destroy", "target": "alone.first"})
+    with mission.client(mission.key("read", "desktops:destroy")) as client:
+        for refused in (asked, client.delete("/api/desktops/alone.first")):
+            assert refused.status_code == 409, refused.text
+            problem = refused.json()
+            assert "only desktop of its workspace" in problem["reason"]
+            assert "create another" in problem["remedy"] and "workspace.destroy alone" in problem["remedy"]
+        # A seat is declared as well: with it the workspace has a desktop left to declare.
+        mission.link.execute(
+            "insert into seat (id, workspace_id, name, tier, image, address, state) values"
+            " ('alone.s1', 'alone', 's1', 'free', 'desktop', '10.0.0.3', 'free')"
+        )
+        done = client.delete("/api/desktops/alone.first", headers={"Prefer": "wait=30"})
+    assert done.json()["state"] == "done", done.text
+
+
+def test_the_last_desktop_beside_those_that_are_being_destroyed_is_refused(mission: Lab) -> None:
+    mission.declare("team", "blocks", "second", "third")
+    mission.gate("blocks")
+    with mission.client(mission.key("read", "desktops:destroy", "desktops:write")) as client:
+        first = client.delete("/api/desktops/team.blocks").json()["id"]
+        waiting = client.delete("/api/desktops/team.second").json()["id"]
+        assert client.delete("/api/desktops/team.third").status_code == 409
+        # One that was cancelled is a desktop that stays.
+        assert client.post(f"/api/operations/{waiting}/cancel").status_code == 202
+        mission.state(waiting, "cancelled")
+        assert client.delete("/api/desktops/team.third").status_code == 202
+    mission.open("blocks")
+    mission.state(first, "done")
+
+
+def test_who_may_not_see_a_desktop_learns_nothing_of_others_by_an_intent(mission: Lab) -> None:
+    mission.declare("lab", "first", "second")
+    mission.declare("alone", "first")
+    with mission.client() as client:
+        eve = enrolled(mission, client, "eve", "operator")
+        mission.link.execute("update person set workspaces = '{lab}' where name = 'eve'")
+        for hidden in ("alone.first", "nowhere.first"):
+            asked = eve.call("POST", "/api/intents", {"kind": "desktop.destroy", "target": hidden})
+            assert asked.status_code == 200, asked.text
+
+
 def test_a_worker_declares_again_what_a_killed_program_was_removing(
     mission: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

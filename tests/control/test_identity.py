@@ -74,7 +74,7 @@ def provider(declared: tuple[Lab, Double], mission: Lab) -> Double:
     lab, found = declared
     fresh = Double(found.server, found.key, found.kid)
     vars(found).update(vars(fresh))
-    mission.declare("lab", "first")
+    mission.declare("lab", "first", "second")
     mission.declare("elsewhere", "first")
     if "identity" not in lab.processes:
         lab.identity()
@@ -163,7 +163,7 @@ def test_a_rule_makes_a_person_of_its_workspaces_alone_and_is_followed(mission: 
     mail = {"email": "Bea@Example.org", "email_verified": True}
     assert visitor.signs_in("subject-3", **mail).json()["person"]["role"] == "viewer"
     desktops = visitor.call("GET", "/api/desktops").json()["items"]
-    assert [desktop["id"] for desktop in desktops] == ["lab.first"]
+    assert [desktop["id"] for desktop in desktops] == ["lab.first", "lab.second"]
     assert visitor.call("GET", "/api/desktops/elsewhere.first").status_code == 404
     assert visitor.signs_in("subject-3", **mail, groups=["staff", "platform"]).json()["person"]["role"] == "operator"
     assert visitor.call("GET", "/api/desktops/elsewhere.first").status_code == 200

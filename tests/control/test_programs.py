@@ -56,7 +56,7 @@ def control(mission: Lab) -> Iterator[MissionControl]:
 
 
 def test_a_program_creates_tasks_and_destroys_a_desktop(mission: Lab, control: MissionControl) -> None:
-    mission.declare("lab")
+    mission.declare("lab", "other")
     done = control.wait(control.create("lab", "first", first_task="say hello"))
     assert (done["state"], done["desktopId"]) == ("done", "lab.first")
     mission.declare("lab", "first")

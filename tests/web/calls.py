@@ -208,6 +208,12 @@ def _chat(stand_in: "StandIn", found: Thing, body: Any) -> Response:
 
 
 async def intents(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    if body["kind"] == "desktop.destroy":
+        found = stand_in.estate.desktops[body["target"]]
+        workspaces = [each["workspaceId"] for each in stand_in.estate.desktops.values()]
+        if workspaces.count(found["workspaceId"]) == 1:
+            reason = "is the only desktop of its workspace, which has to have one"
+            return problem(409, "desktop", found["id"], reason, "create another first")
     intent = {**body, "nonce": "n-1", "expiresAt": ago(seconds=-120), "person": "ada"}
     text = f"Destroy desktop {body['target']} and all its data"
     return JSONResponse({"intent": intent, "text": text, "publicKey": stand_in.passkeys.request(request)})

@@ -327,14 +327,29 @@ def test_what_is_destroyed_is_named_typed_and_signed(browser: Browser, estate: E
     assert button.is_enabled()
     button.click()
     browser.sees("destroy: place 1 in the queue")
-    assert server.asked("POST", "/api/intents") == [{"kind": "desktop.destroy", "target": DESK}]
+    # Whether it can be is asked before; what is signed is of the moment when it is.
+    assert server.asked("POST", "/api/intents") == [{"kind": "desktop.destroy", "target": DESK}] * 2
     (sent,) = server.asked("DELETE", f"/api/desktops/{DESK}")
     assert sent["intent"]["intent"]["target"] == DESK
     assert browser.all("dialog") == []
 
 
-def test_without_the_passkey_nothing_is_destroyed(browser: Browser, estate: Estate, server: StandIn) -> None:
+def test_the_only_desktop_of_a_workspace_is_named_as_such_before_anything_is_typed(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
     estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.click("Destroy")
+    browser.sees("is the only desktop of its workspace")
+    browser.sees("create another first")
+    assert not browser.find("dialog .danger").is_enabled()
+    assert browser.all("dialog input") == []
+    browser.click("Leave as it is")
+    assert server.asked("DELETE", f"/api/desktops/{DESK}") == []
+
+
+def test_without_the_passkey_nothing_is_destroyed(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=2)
     browser.open(PAGE)
     browser.click("Destroy")
     browser.type("dialog input", "desk-1")

@@ -25,6 +25,8 @@ from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.halting.kinds import lane
+from deskyard.control.machines.others import require_others
+from deskyard.control.machines.target import DESTROY as DESTROYED
 from deskyard.control.opening import seal
 from deskyard.control.opening.target import SESSION, create_target, session_target
 from deskyard.control.people.intent import CREATE, is_signed
@@ -168,12 +170,13 @@ async def destroy(
     id: str,
     leave: Annotated[Destroy | None, Body()] = None,
 ) -> Operation:
-    """Take a desktop out of the declaration and delete it with all its data."""
+    """Take a desktop out of the declaration and delete it with all its data; the only one of its workspace stays."""
 
     async def make() -> Wanted:
         found = await require_kept(asked.link, who, id)
-        proof = await proof_of(asked.link, who, "desktop.destroy", id, leave.intent if leave else None)
-        return Wanted("desktop.destroy", found["workspace_id"], id, proof=proof)
+        await require_others(asked.link, id)
+        proof = await proof_of(asked.link, who, DESTROYED, id, leave.intent if leave else None)
+        return Wanted(DESTROYED, found["workspace_id"], id, proof=proof)
 
     return await asked.admitted(who, make)
 

@@ -16,6 +16,8 @@ from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.signing import IntentToSign, SignedIntent, WantedIntent
 from deskyard.control.api.problem import Problem
 from deskyard.control.credentials.giver import RULED, Giver
+from deskyard.control.machines.others import require_others
+from deskyard.control.machines.target import DESTROY
 from deskyard.control.people import enrolment, passkeys, session
 from deskyard.control.people.intent import LIFE_SECONDS, SIGNED, Intent
 from deskyard.control.people.passkeys import Passkeys
@@ -221,6 +223,9 @@ async def _to_sign(request: Request, link: Link, who: Caller, wanted: WantedInte
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "kind", wanted.kind, "needs no signature", "just ask for it")
     if who.person is None:
         raise Problem(HTTPStatus.FORBIDDEN, "caller", who.actor, "is no person", "a key with its scope needs no intent")
+    if wanted.kind == DESTROY and who.sees(wanted.target.partition(".")[0]):
+        # Nobody is to sign what is refused then.
+        await require_others(link, wanted.target)
     intent = fresh(wanted.kind, wanted.target)
     query = "select id from passkey where person_id = %s"
     allowed = [bytes(record["id"]) for record in await rows.rows(link, query, [who.person["id"]])]
