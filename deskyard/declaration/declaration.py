@@ -120,9 +120,13 @@ def written(name: str) -> dict[str, Any] | None:
 
 def site_of(name: str) -> Site:
     """The site of workspace `name`: of its file nothing else is looked at, whatever it declares by now."""
+    return read_site(site_name(name))
+
+
+def site_name(name: str) -> str:
+    """The name of that site."""
     values = written(name) or {}
-    site = values.get(f"{PROJECT}:site", values.get("site", Workspace.model_fields["site"].default))
-    return read_site(str(site))
+    return str(values.get(f"{PROJECT}:site", values.get("site", Workspace.model_fields["site"].default)))
 
 
 def check_content(name: str, content: Any, source: str) -> Workspace:

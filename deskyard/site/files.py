@@ -16,9 +16,14 @@ def stacks_folder() -> Path:
     return Path(os.environ.get(STACKS_VARIABLE) or tree() / "stacks" / "workspace").resolve()
 
 
+def site_file(name: str) -> Path:
+    """The file that declares a site; the built-in one needs none."""
+    return stacks_folder() / "sites" / f"{name}.yaml"
+
+
 def read_site(name: str) -> Site:
     """The site from `sites/<name>.yaml` beside the stack files; `local` is built in."""
-    path = stacks_folder() / "sites" / f"{name}.yaml"
+    path = site_file(name)
     if path.is_file():
         values = load_yaml(path)
         site = Site.check({"name": name, **values} if isinstance(values, dict) else values, path.name)

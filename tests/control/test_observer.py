@@ -15,8 +15,11 @@ from deskyard.control.jobs import observer as observer_module
 from deskyard.control.jobs.observer import Observer, write_event, write_state
 from deskyard.control.store.cluster import ROLE_CONNECTIONS, WORKER
 from deskyard.declaration import declaration
+from deskyard.declaration.declaration import Declared
 from deskyard.declaration.desktop_list import TakenOut, put_back, undeclare
+from deskyard.errors import SiteError
 from deskyard.life.events import Ask, End, Event
+from deskyard.model.workspace import Workspace
 from deskyard.plan.power import Power
 from deskyard.wire.stages import Stage
 from tests.control.lab import WAIT_SECONDS, Lab
@@ -29,6 +32,7 @@ DECLARATION = """config:
   - name: first
   - {name: second, tier: pro}
 """
+TIER = "tiers: {{{}: {{vcpus: 2, memory_mib: 12288, disk_gib: 40}}}}\n"
 
 
 @pytest.fixture
@@ -73,6 +77,77 @@ def test_a_declaration_that_is_wrong_says_so_and_keeps_what_was_known(mission: L
         path.write_text(DECLARATION)
         observer.look(link)
         assert link.execute("select problem from workspace").fetchone() == {"problem": None}
+
+
+def test_what_a_site_declares_is_seen_as_it_changes(mission: Lab, stacks: Path) -> None:
+    site = stacks / "sites" / "local.yaml"
+    site.parent.mkdir()
+    observer = Observer(mission.url(WORKER))
+
+    def offered() -> list[str]:
+        row = mission.link.execute("select tiers from workspace where id = 'lab'").fetchone()
+        assert row is not None
+        return [tier["name"] for tier in row["tiers"][3:]]
+
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        for text, names in (("", []), (TIER.format("vast"), ["vast"]), (None, [])):
+            site.unlink(missing_ok=True)
+            if text is not None:
+                site.write_text(f"backend: libvirt\n{text}")
+            observer.look(link)
+            assert offered() == names
+        # A workspace moves to another site by its own file.
+        other, path = site.with_name("other.yaml"), stacks / "Pulumi.lab.yaml"
+        other.write_text("backend: libvirt\n")
+        path.write_text(DECLARATION.replace("config:", "config:\n  deskyard:site: other"))
+        observer.look(link)
+        other.write_text(f"backend: libvirt\n{TIER.format('wide')}")
+        observer.look(link)
+        assert offered() == ["wide"]
+
+
+@pytest.mark.usefixtures("declared")
+def test_a_declaration_that_could_not_be_read_once_is_read_again(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, tries = declaration.declared, 0
+
+    def declared(workspace: Workspace) -> Declared:
+        nonlocal tries
+        tries += 1
+        # The cluster does not answer to who looks, nor to the first who would follow.
+        if tries <= 2:
+            raise SiteError("cluster", workspace.site, "does not answer", "wait")
+        return whole(workspace)
+
+    def follow(_name: str, end: End, _checked: object, _ask: Ask, watched: Callable[[], None]) -> Iterator[Event]:
+        ended = threading.Event()
+        end.wakes(ended.set)
+        watched()
+        ended.wait(WAIT_SECONDS)
+        yield from ()
+
+    monkeypatch.setattr(observer_module, "machines_of", lambda _: SimpleNamespace(desired=dict, images=dict))
+    monkeypatch.setattr(declaration, "declared", declared)
+    monkeypatch.setattr(observer_module, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("deskyard.life.events.follow", follow)
+    observer = Observer(mission.url(WORKER))
+    with psycopg.connect(mission.url(WORKER), autocommit=True, row_factory=dict_row) as link:
+        observer.look(link)
+        found = link.execute("select problem from workspace").fetchone()
+        assert found is not None and found["problem"]["reason"] == "does not answer"
+    thread = threading.Thread(target=observer.run)
+    thread.start()
+    try:
+        query = """select 1 from workspace w join desktop on workspace_id = w.id
+            where problem is null and recent(followed_at, '20 seconds')"""
+        mission.until(query, [])
+    finally:
+        observer.stop()
+        for _, end in observer._followers.values():
+            end.call()
+        thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()
+    # Twice in vain, by who followed, by the look behind that, and by who follows then.
+    assert tries == 5
 
 
 def test_a_desktop_that_is_declared_again_is_in_sight_and_counted_again(mission: Lab, stacks: Path) -> None:

@@ -25,6 +25,7 @@ from deskyard.control.watch import sight
 from deskyard.control.watch.usage import FOLLOWED
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
+from deskyard.declaration.stamps import Stamp, Stamps
 from deskyard.engine.backend import machines_of
 from deskyard.errors import DeskyardError
 from deskyard.life import events
@@ -49,7 +50,10 @@ class Observer:
     def __init__(self, url: str, ask: events.Ask | None = None, tell: Tell = access.tell_stages) -> None:
         self._url, self._ask, self._tell = url, ask, tell
         self._pool = pool(url)
-        self._seen: dict[str, tuple[float, int]] = {}
+        self._stamps = Stamps()
+        self._seen: dict[str, tuple[Stamp, Stamp]] = {}
+        # Whose declaration could not be read, as while its cluster did not answer.
+        self._unread: set[str] = set()
         self._built = images.Built()
         # The workspaces with seats, and the lines of their ledgers that were read; of a cluster's there is no file.
         self._seated: dict[str, Declared] = {}
@@ -79,7 +83,7 @@ class Observer:
         link.execute("update workspace set gone_at = now() where gone_at is null and not id = any(%s)", [names])
         link.execute("update desktop set gone_at = now() where gone_at is null and not workspace_id = any(%s)", [names])
         for name in names:
-            stamp = _stamp(name)
+            stamp = self._stamps.of(name)
             if stamp != self._seen.get(name):
                 self._read(link, name)
                 self._seen[name] = stamp
@@ -101,7 +105,10 @@ class Observer:
         for name in self._followers.keys() - set(names):
             self._end_follower(name)
             self._forget_seats(name)
-            del self._followers[name], self._seen[name]
+            self._unread.discard(name)
+            self._stamps.forget(name)
+            del self._followers[name]
+            self._seen.pop(name, None)
 
     def _end_follower(self, name: str) -> None:
         if name in self._followers:
@@ -113,7 +120,9 @@ class Observer:
             write_declared(link, declared)
         except DeskyardError as error:
             write_problem(link, name, error)
+            self._unread.add(name)
             return
+        self._unread.discard(name)
         self._forget_seats(name)
         if declared.plan.seats:
             self._seated[name] = declared
@@ -145,6 +154,10 @@ class Observer:
         """Write down what happens in a workspace, until it cannot be asked; then the next look begins anew."""
         try:
             declared = declaration.read(name)
+            if name in self._unread:
+                # Whoever follows tries it again and again, which keeps nobody from looking; now the next look reads it.
+                self._seen.pop(name, None)
+                return
             plan = declared.plan
             with self._pool.connection() as link:
                 sight.close_unseen(link, name)
@@ -349,14 +362,6 @@ def _size(name: str, tier: Tier) -> dict[str, Any]:
         "disk_gib": tier.disk_gib,
         "home_gib": tier.home_gib,
     }
-
-
-def _stamp(name: str) -> tuple[float, int]:
-    try:
-        found = declaration.stack_file(name).stat()
-    except OSError:
-        return 0.0, 0
-    return found.st_mtime, found.st_ino
 
 
 def main() -> None:
