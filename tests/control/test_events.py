@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 from pydantic import BaseModel
 
 from deskyard.control.api import feed
+from deskyard.control.jobs import claim as claims
 from deskyard.control.store.cluster import OWNER
 from tests.control.lab import EVERYTHING, WAIT_SECONDS, Lab
 from tests.control.stream import watching
@@ -55,6 +56,43 @@ def test_what_happened_while_nobody_listened_is_told_afterwards(mission: Lab, ow
     with watching(mission, key, last=last) as stream:
         heard = until_done(stream, second)
     assert all(data["id"] != first for _, kind, data in heard if kind == "operation")
+
+
+@pytest.mark.parametrize("lost", ["ahead", "between", "swept"])
+def test_who_heard_last_what_is_not_kept_is_told_to_begin_anew_and_then_what_happens(
+    mission: Lab, owner: httpx.Client, lost: str
+) -> None:
+    mission.declare("lab", "first")
+    key = mission.key("read")
+    with watching(mission, key) as stream:
+        heard = until_done(stream, want(owner, "lab.first"))
+    xid, id = map(int, heard[-1][0].split("-"))
+    # Of another database, whose numbers were higher; or of one that happened to have some between those of here.
+    last = {"ahead": f"{xid + 10**6}-{id + 10**6}", "between": f"{xid - 1}-{id}", "swept": heard[0][0]}[lost]
+    if lost == "swept":
+        mission.link.execute("update event set at = at - interval '25 hours'")
+        claims.sweep(mission.link)
+    with watching(mission, key, last=last) as stream:
+        place, kind, _ = next(stream)
+        assert kind == "reset"
+        until_done(stream, want(owner, "lab.first"))
+    # From there it goes on as from any other.
+    with watching(mission, key, last=place) as stream:
+        assert "reset" not in [kind for _, kind, _ in until_done(stream, want(owner, "lab.first"))]
+
+
+def test_who_heard_all_before_a_day_without_events_goes_on(mission: Lab, owner: httpx.Client) -> None:
+    mission.declare("lab", "first")
+    key = mission.key("read")
+    with watching(mission, key) as stream:
+        until_done(stream, want(owner, "lab.first"))
+        # Something may be told behind that, such as how its desktop is.
+        mission.link.execute("update desktop set detail = 'seen'")
+        last = next(place for place, kind, data in stream if kind == "desktop" and data["detail"] == "seen")
+    mission.link.execute("update event set at = at - interval '25 hours'")
+    claims.sweep(mission.link)
+    with watching(mission, key, last=last) as stream:
+        assert "reset" not in [kind for _, kind, _ in until_done(stream, want(owner, "lab.first"))]
 
 
 def test_an_event_of_a_transaction_that_ends_late_is_not_left_out(mission: Lab) -> None:

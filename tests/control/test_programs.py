@@ -13,7 +13,7 @@ from deskyard_sdk import DesktopError
 from deskyard_sdk.mission import AsyncMissionControl, MissionControl, forms
 from deskyard_sdk.sync import Loop
 
-from tests.control.lab import EVERYTHING, Lab
+from tests.control.lab import EVERYTHING, WAIT_SECONDS, Lab
 
 # What browsers and supervisors call: signing in with a passkey, and whether it lives.
 NOT_FOR_PROGRAMS = (
@@ -205,6 +205,16 @@ def test_changes_are_heard_and_gone_on_with(mission: Lab, control: MissionContro
 
     # An event tells of its subject as it is when it is sent.
     assert asyncio.run(heard())[1] == "stopped"
+
+
+def test_changes_after_a_place_that_is_not_kept_end_at_once(mission: Lab) -> None:
+    mission.declare("lab", "first")
+
+    async def heard() -> list[Any]:
+        async with twin(mission) as sdk:
+            return [news async for news in sdk.events(after=f"{10**9}-{10**9}")]
+
+    assert asyncio.run(asyncio.wait_for(heard(), WAIT_SECONDS)) == []
 
 
 def test_an_operation_that_is_not_over_in_time_says_why(mission: Lab, control: MissionControl) -> None:

@@ -155,7 +155,12 @@ class Feed:
         with self._heard_by(Watcher()) as watcher:
             yield b": deskyard\n\n"
             last, asked = after or START, Deadline(HEARTBEAT_SECONDS)
-            if after is not None:
+            if after is not None and not await self._has(after):
+                # What came after it may be deleted by now; or it is of a database that was put back since, whose places
+                # say nothing of this one's.
+                last = await self._newest()
+                yield f"id: {written(last)}\nevent: reset\ndata: {{}}\n\n".encode()
+            elif after is not None:
                 async for news in self._missed(after):
                     last = news.place
                     if only.takes(who, news):
@@ -178,6 +183,14 @@ class Feed:
                     continue
                 if frames := b"".join(news.frame for news in heard if news.place > last and only.takes(who, news)):
                     yield frames
+
+    async def _has(self, place: Cursor) -> bool:
+        """Whether the event of a place is kept, and so all after it; from the start on everything counts that is."""
+        if place == START:
+            return True
+        async with self._pool.connection() as link:
+            query = "select 1 from event where xid = %s::text::xid8 and id = %s"
+            return await rows.row(link, query, [str(place[0]), place[1]]) is not None
 
     async def _missed(self, place: Cursor) -> AsyncIterator[News]:
         while True:

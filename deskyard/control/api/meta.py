@@ -44,7 +44,10 @@ async def events(
     desktop: str | None = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> StreamingResponse:
-    """Follow what happens, as server-sent events; `Last-Event-ID` goes on where a stream was cut."""
+    """Follow what happens, as server-sent events; `Last-Event-ID` goes on where a stream was cut.
+
+    Where the event of that id is not kept any more, `reset` comes first: lists have to be read anew.
+    """
 
     async def who() -> Caller:
         # Not a dependency: a watcher would hold its connection as long as it listens.

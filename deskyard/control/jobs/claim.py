@@ -266,4 +266,6 @@ def sweep(link: Link, lease: float = LEASE_SECONDS, gone: Collection[str] = ()) 
     link.execute("delete from challenge where expires_at < now()")
     link.execute("delete from idempotency where answer is not null and not recent(created_at, '24 hours')")
     link.execute("delete from worker where not recent(seen_at, '1 hour')")
-    link.execute("delete from event where at < now() - interval '24 hours'")
+    # The last of them stays: who heard all until then goes on after it, also where nothing happened for a day.
+    old = "at < now() - interval '24 hours'"
+    link.execute(f"delete from event where {old} and id < (select max(id) from event where {old})")

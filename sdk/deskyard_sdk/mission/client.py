@@ -444,7 +444,10 @@ class AsyncMissionControl:
     async def events(
         self, after: str | None = None, workspace: str | None = None, desktop: str | None = None
     ) -> AsyncGenerator[News, None]:
-        """Yield changes, from now on or after the `id` of the last one heard; ends when lists have to be read anew."""
+        """Yield changes, from now on or after the `id` of the last one heard; ends when lists have to be read anew.
+
+        They have to be if that event is not kept any more, after a day, or the database was put back since.
+        """
         wanted = {name: value for name, value in (("workspace", workspace), ("desktop", desktop)) if value}
         headers = {"Last-Event-ID": after} if after else {}
         place = kind = ""
