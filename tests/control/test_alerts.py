@@ -25,7 +25,7 @@ from deskyard.control.watch.rules import Eye
 from deskyard.control.watch.webhooks import Reach
 from deskyard.errors import ConfigError
 from tests.control.lab import Lab
-from tests.control.watching import look, opened
+from tests.control.watching import deliver_next, look, opened
 
 LOOPBACK = Reach(["127.0.0.0/8"])
 
@@ -243,7 +243,7 @@ def test_an_alert_is_told_when_it_opens_and_closes_and_its_receiver_can_check_it
     look(worker)
     mission.link.execute("update desktop set state = 'ready'")
     look(worker)
-    while webhooks.deliver_next(worker, LOOPBACK):
+    while deliver_next(worker, LOOPBACK):
         pass
     assert [json.loads(body)["type"] for _, body in receiver.heard] == ["alert.opened", "alert.closed"]
     secret = base64.b64decode(made["secret"].removeprefix("whsec_"))
@@ -270,13 +270,13 @@ def test_a_message_is_tried_again_until_it_is_taken_with_the_same_id_also_by_ano
     assert owner.post(f"/api/webhooks/{hook}/test").status_code == 202
     for tried, state in ((1, "waiting"), (2, "waiting"), (3, "delivered")):
         with connect(mission.url(WORKER)) as another:
-            assert webhooks.deliver_next(another, LOOPBACK)
+            assert deliver_next(another, LOOPBACK)
             # Not at once again.
-            assert not webhooks.deliver_next(another, LOOPBACK)
+            assert not deliver_next(another, LOOPBACK)
         (found,) = owner.get(f"/api/webhooks/{hook}/deliveries").json()["items"]
         assert (found["attempt"], found["state"]) == (tried, state)
         due(mission)
-    assert not webhooks.deliver_next(worker, LOOPBACK)
+    assert not deliver_next(worker, LOOPBACK)
     assert len({headers["webhook-id"] for headers, _ in receiver.heard}) == 1 and len(receiver.heard) == 3
 
 
@@ -291,9 +291,9 @@ def test_a_message_whose_sender_was_killed_is_sent_again(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(webhooks, "_send", killed)
-        webhooks.deliver_next(worker, LOOPBACK)
+        deliver_next(worker, LOOPBACK)
     due(mission)
-    assert webhooks.deliver_next(worker, LOOPBACK) and len(receiver.heard) == 1
+    assert deliver_next(worker, LOOPBACK) and len(receiver.heard) == 1
 
 
 def test_a_place_where_nobody_takes_anything_is_tried_once_and_then_others_are_told(
@@ -302,7 +302,7 @@ def test_a_place_where_nobody_takes_anything_is_tried_once_and_then_others_are_t
     deaf, hook = (owner.post("/api/webhooks", json={"url": url}).json()["id"] for url in (NOBODY_THERE, receiver.url))
     for each in (deaf, deaf, deaf, hook):
         owner.post(f"/api/webhooks/{each}/test")
-    while webhooks.deliver_next(worker, LOOPBACK):
+    while deliver_next(worker, LOOPBACK):
         pass
     assert len(receiver.heard) == 1
     tried = owner.get(f"/api/webhooks/{deaf}/deliveries").json()["items"]
@@ -325,7 +325,7 @@ def test_while_the_server_of_all_mail_is_deaf_it_is_tried_once_and_then_others_a
         mission.link.execute("insert into webhook_secret (webhook_id, secret) values (%s, %s)", [url, b"x" * 32])
         query = "insert into delivery (id, webhook_id, kind, payload) values (%s, %s, 'webhook.test', '{}')"
         mission.link.execute(query, [f"of {url}", url])
-    while webhooks.deliver_next(worker, LOOPBACK, Deaf()):
+    while deliver_next(worker, LOOPBACK, Deaf()):
         pass
     assert (len(tried), len(receiver.heard)) == (1, 1)
 
@@ -336,13 +336,13 @@ def test_whoever_takes_nothing_is_given_up_and_whoever_is_gone_is_told_no_more(
     hook = owner.post("/api/webhooks", json={"url": receiver.url}).json()["id"]
     receiver.answers = [500]
     owner.post(f"/api/webhooks/{hook}/test")
-    while webhooks.deliver_next(worker, LOOPBACK):
+    while deliver_next(worker, LOOPBACK):
         due(mission)
     (found,) = owner.get(f"/api/webhooks/{hook}/deliveries").json()["items"]
     assert (found["state"], found["attempt"], found["answer"]) == ("failed", 1 + len(webhooks.PAUSES), "500")
     receiver.answers = [410]
     owner.post(f"/api/webhooks/{hook}/test")
-    webhooks.deliver_next(worker, LOOPBACK)
+    deliver_next(worker, LOOPBACK)
     assert owner.get("/api/webhooks").json()["items"] == []
     assert owner.post(f"/api/webhooks/{hook}/test").status_code == 404
 
@@ -367,7 +367,7 @@ def test_a_public_address_is_told_by_https_and_an_allowed_one_as_it_is() -> None
 def test_a_silenced_or_unreachable_one_says_so(mission: Lab, owner: httpx.Client, worker: Link) -> None:
     hook = owner.post("/api/webhooks", json={"url": "https://127.0.0.1:1/"}).json()["id"]
     owner.post(f"/api/webhooks/{hook}/test")
-    assert webhooks.deliver_next(worker, Reach())
+    assert deliver_next(worker, Reach())
     (found,) = owner.get(f"/api/webhooks/{hook}/deliveries").json()["items"]
     assert found["state"] == "waiting" and "inside this machine" in found["answer"]
 

@@ -27,7 +27,7 @@ from deskyard.control.watch.webhooks import Reach
 from tests.control.lab import LEASE_SECONDS, ORIGIN, Lab
 from tests.control.test_alert_rules import operation
 from tests.control.test_operations import begun, want
-from tests.control.watching import opened
+from tests.control.watching import deliver_next, opened
 
 DAY = 86_400.0
 
@@ -185,13 +185,13 @@ def test_delivery_that_is_due_tomorrow_is_tried_now_and_by_nobody_while_it_is_tr
 ) -> None:
     hook = owner.post("/api/webhooks", json={"url": "https://127.0.0.1:1/"}).json()["id"]
     owner.post(f"/api/webhooks/{hook}/test")
-    assert webhooks.deliver_next(worker, Reach())
-    assert not webhooks.deliver_next(worker, Reach()), "it is tried again after a pause"
+    assert deliver_next(worker, Reach())
+    assert not deliver_next(worker, Reach()), "it is tried again after a pause"
     mission.link.execute("update delivery set next_at = next_at + interval '1 hour'")
-    assert webhooks.deliver_next(worker, Reach())
+    assert deliver_next(worker, Reach())
     longest = webhooks.LONGEST_TRY - 1
     mission.link.execute("update delivery set next_at = now() + make_interval(secs => %s)", [longest])
-    assert not webhooks.deliver_next(worker, Reach()), "somebody tries it"
+    assert not deliver_next(worker, Reach()), "somebody tries it"
 
 
 def test_machine_time_does_not_count_what_the_clock_jumped(mission: Lab, worker: Link) -> None:

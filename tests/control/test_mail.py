@@ -16,14 +16,13 @@ from deskyard.control.control import Control
 from deskyard.control.folder import Folder
 from deskyard.control.store.cluster import OWNER
 from deskyard.control.store.connection import Link, connect
-from deskyard.control.watch import webhooks
 from deskyard.control.watch.mail import Mailer, MailServer, kept, message
 from deskyard.control.watch.webhooks import Reach
 from deskyard.errors import ConfigError
 from deskyard.tasks import control as tasks
 from tests.control.lab import Lab
 from tests.control.mail_receiver import PASSWORD, SENDER, USER, MailReceiver
-from tests.control.watching import look
+from tests.control.watching import deliver_next, look
 
 ANN, ORIGIN = "ann@example.org", "https://mission.example.org"
 
@@ -47,7 +46,7 @@ def mailer(host: Control) -> Mailer:
 
 
 def deliver(worker: Link, host: Control) -> None:
-    while webhooks.deliver_next(worker, Reach(), mailer(host)):
+    while deliver_next(worker, Reach(), mailer(host)):
         pass
 
 
@@ -114,8 +113,8 @@ def test_mail_that_was_not_taken_is_sent_again_as_the_same(
     sent: list[str] = []
     for state, answer in (("waiting", "451 busy for now"), ("delivered", "taken by localhost")):
         assert owner.post(f"/api/webhooks/{id}/test").status_code == 202 if not sent else True
-        assert webhooks.deliver_next(worker, Reach(), mailer(host))
-        assert not webhooks.deliver_next(worker, Reach(), mailer(host)), "not at once again"
+        assert deliver_next(worker, Reach(), mailer(host))
+        assert not deliver_next(worker, Reach(), mailer(host)), "not at once again"
         sent.append(state)
         assert deliveries(owner, id) == [(state, len(sent), answer)]
         due(mission)

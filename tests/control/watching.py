@@ -1,5 +1,6 @@
 """What the process that watches does at a look, and what it left open."""
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -8,9 +9,11 @@ from typing import Any
 import httpx
 
 from deskyard.control.store.connection import Link
-from deskyard.control.watch import alerts, budgets
+from deskyard.control.watch import alerts, budgets, webhooks
+from deskyard.control.watch.mail import Mailer
 from deskyard.control.watch.rules import Eye
 from deskyard.control.watch.traffic import NEW_REFUSED
+from deskyard.control.watch.webhooks import NOBODY, Reach
 from tests.control.lab import Lab
 
 
@@ -18,6 +21,11 @@ def look(link: Link, certificate: Path | None = None, days: int = 1) -> None:
     """Look once by all rules; a certificate ends in so many days."""
     eye = Eye(certificate, lambda _: datetime.now(UTC) + timedelta(days=days, hours=1))
     alerts.settle(link, eye.look(link, partial(budgets.spent_this_month, link)))
+
+
+def deliver_next(link: Link, reach: Reach, mailer: Mailer = NOBODY) -> bool:
+    """Tell somebody what is due first, by a connection that is there."""
+    return webhooks.deliver_next(partial(nullcontext, link), reach, mailer)
 
 
 def ask_for_closing(link: Link) -> list[str]:

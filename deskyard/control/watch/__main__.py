@@ -15,6 +15,7 @@ from deskyard.control.store.pool import pool
 from deskyard.control.tasks import tidying
 from deskyard.control.upkeep import refused
 from deskyard.control.watch import alerts, budgets, idle, looks, webhooks
+from deskyard.control.watch.lanes import Lanes
 from deskyard.control.watch.mail import Mailer
 from deskyard.control.watch.rules import Eye
 from deskyard.control.watch.sight import Sight
@@ -59,8 +60,7 @@ def main() -> None:
         link.execute("listen watch")
         tidy = Deadline(0)
         while not ended.is_set():
-            while webhooks.deliver_next(link, reach, mailer):
-                pass
+            lanes.begin(link)
             if tidy.left == 0:
                 webhooks.forget(link)
                 refused.forget(link)
@@ -77,9 +77,9 @@ def main() -> None:
             forget(link)
 
     threading.Thread(target=attend, args=(chosen.database, ended, forget_old), daemon=True).start()
-    # Somebody who is slow to take a message keeps nobody from looking.
-    threading.Thread(target=attend, args=(chosen.database, ended, tell), daemon=True).start()
     with pool(chosen.database) as connections:
+        lanes = Lanes(connections.connection, reach, mailer)
+        threading.Thread(target=attend, args=(chosen.database, ended, tell), daemon=True).start()
         uses = idle.Uses(connections.connection, sessions_of, question.tell_waking(chosen.link))
         threading.Thread(target=every, args=(IDLE_SECONDS, uses.stop_unused), daemon=True).start()
         threading.Thread(target=every, args=(WAKE_SECONDS, uses.wake_wanted), daemon=True).start()

@@ -6,20 +6,23 @@ import re
 import smtplib
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from email.message import EmailMessage
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
+from deskyard.control.watch.cut import Cut
 from deskyard.errors import ConfigError
 from deskyard.host.authorities import require_certificates
 from deskyard.host.secret_file import write_secret
 from deskyard.plan.printable import printable
 
 SCHEME = "mailto:"
-SECONDS = 20.0
+# For each wait, and for all of a mail: a server may send a byte now and then.
+SECONDS, WHOLE_SECONDS = 20.0, 60.0
 # A hundred alerts at once are no hundred mails.
 MOST_IN_MAIL = 50
 MOST_SUBJECT = 150
@@ -62,28 +65,41 @@ class MailServer:
         require_certificates(self.authorities)
         return MailServer(**{**asdict(self), "port": self.port or PORTS[self.tls]})
 
-    def open(self) -> smtplib.SMTP:
-        """A session that is logged in; raises `OSError` (also what smtplib raises) if there is none."""
+    @contextmanager
+    def opened(self) -> Iterator[smtplib.SMTP]:
+        """A session that is logged in; raises `OSError` (also what smtplib raises) if there is none, or it is slow."""
         context = ssl.create_default_context(cadata=self.authorities or None)
-        if self.tls == IMPLICIT:
-            session: smtplib.SMTP = smtplib.SMTP_SSL(self.host, self.port, timeout=SECONDS, context=context)
-        else:
-            session = smtplib.SMTP(self.host, self.port, timeout=SECONDS)
-        try:
-            if self.tls == STARTTLS:
-                # Raises if the server offers none: nothing goes on in plain text.
-                session.starttls(context=context)
-            if self.user:
-                session.login(self.user, self.password)
-        except BaseException:
-            session.close()
-            raise
-        return session
+        with Cut(WHOLE_SECONDS) as cut:
+            session = self._session(cut, context)
+            try:
+                if self.tls == STARTTLS:
+                    # Raises if the server offers none: nothing goes on in plain text.
+                    session.starttls(context=context)
+                if self.user:
+                    session.login(self.user, self.password)
+            except BaseException:
+                session.close()
+                raise
+            with session:
+                yield session
+
+    def _session(self, cut: Cut, context: ssl.SSLContext) -> smtplib.SMTP:
+        tls = context if self.tls == IMPLICIT else None
+
+        class Session(smtplib.SMTP):
+            """SMTP that ends with its time."""
+
+            def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+                link = socket.create_connection((host, port), timeout)
+                cut.of(link)
+                return link if tls is None else tls.wrap_socket(link, server_hostname=host)
+
+        return Session(self.host, self.port, timeout=SECONDS)
 
     def probe(self) -> None:
         """Raise `ConfigError` unless it lets its account in."""
         try:
-            with self.open() as session:
+            with self.opened() as session:
                 session.noop()
         except OSError as error:
             remedy = "mend what it names; nothing was kept"
@@ -113,7 +129,7 @@ class Mailer:
         if server is None:
             raise ConfigError("url", None, "no mail server is declared", UNDECLARED)
         to = recipient(url)
-        with server.open() as session:
+        with server.opened() as session:
             session.send_message(message(rows, server.sender, to, self.origin))
         return f"taken by {server.host}"
 

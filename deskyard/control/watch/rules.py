@@ -8,7 +8,7 @@ from pathlib import Path
 from deskyard.control.recorder import chain
 from deskyard.control.store.clock import Clock
 from deskyard.control.store.connection import Link
-from deskyard.control.watch import budgets, looked, sight, traffic
+from deskyard.control.watch import budgets, looked, sight, traffic, webhooks
 from deskyard.control.watch.budgets import SpentNow
 from deskyard.control.watch.finding import Finding, moment
 from deskyard.host.deadline import Deadline
@@ -52,6 +52,9 @@ RULES = {
     ),
     traffic.UNUSUAL: Rule("Unusual traffic", "times the mean", "see by which name: Usage; stop its agent if in doubt"),
     "desktop.no-backup": Rule("No recent backup is known", "days", "./inv backup.run; or look at the workspace again"),
+    "webhook.failing": Rule(
+        "A receiver of alerts takes nothing", "minutes", "see its messages: Settings, Webhooks; mend it, or remove it"
+    ),
     "certificate.ending": Rule("A certificate is near its end", "days", "./inv control.up renews it"),
     "clock.jumped": Rule(
         "The clock jumped", "seconds", "see that the database's host keeps time (timedatectl); it may have slept"
@@ -84,6 +87,7 @@ class Eye:
         findings += sight.findings(link) + _without_room(link) + _silent(link) + looked.findings(link, numbers)
         findings += self._passed(link, numbers) + self._jump(link)
         findings += budgets.findings(link, spent_now) + _backup(link, numbers) + self._own(link, numbers)
+        findings += webhooks.failing(link)
         return [finding for finding in findings if finding.rule in numbers and finding.number >= numbers[finding.rule]]
 
     def _passed(self, link: Link, numbers: dict[str, int]) -> list[Finding]:

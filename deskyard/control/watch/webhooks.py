@@ -15,13 +15,17 @@ import socket
 import ssl
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from deskyard.control.store.connection import Link
+from deskyard.control.store.pool import Lend
 from deskyard.control.watch import mail
+from deskyard.control.watch.cut import Cut
+from deskyard.control.watch.finding import Finding, moment
 from deskyard.control.watch.mail import MOST_IN_MAIL, SCHEME, Mailer
 from deskyard.errors import ConfigError
 
@@ -29,7 +33,10 @@ SECRET_BYTES = 32
 PREFIX = "whsec_"
 # After each failure so many seconds; then it is given up.
 PAUSES = (5, 60, 300, 1800, 7200, 18_000, 36_000)
-SECONDS = 10.0
+# For each wait, and for all of a call: a receiver may send a byte now and then.
+SECONDS, WHOLE_SECONDS = 10.0, 20.0
+# A receiver that takes longer to say that it takes nothing is deaf as well.
+SLOW_SECONDS = 5.0
 MOST_ANSWER = 200
 KEPT = "30 days"
 NOBODY = Mailer()
@@ -37,12 +44,15 @@ NOBODY = Mailer()
 DEAF_SECONDS = 60.0
 # For longer than any try takes nobody else tries it.
 LONGEST_TRY = 4 * mail.SECONDS
+# All mail goes by the same server.
+LANE = f"case when starts_with(w.url, '{SCHEME}') then '{SCHEME}' else w.id end"
 # What is due later than any pause is: the clock was set back since.
-TAKE = """update delivery set attempt = attempt + 1, next_at = now() + make_interval(secs => %(seconds)s)
-    where id in (select d.id from delivery d join webhook w on w.id = d.webhook_id
-        where ended_at is null and w.gone_at is null and (next_at <= now()
-            or next_at > now() + make_interval(secs => greatest(%(seconds)s, (%(pauses)s::float[])[attempt])))
-        and (%(hook)s::text is null or w.id = %(hook)s) order by next_at, d.created_at"""
+DUE = """from delivery d join webhook w on w.id = d.webhook_id
+    where ended_at is null and w.gone_at is null and (next_at <= now()
+        or next_at > now() + make_interval(secs => greatest(%(seconds)s, (%(pauses)s::float[])[attempt])))"""
+TAKE = f"""update delivery set attempt = attempt + 1, next_at = now() + make_interval(secs => %(seconds)s)
+    where id in (select d.id {DUE} and (%(hook)s::text is null or w.id = %(hook)s)
+        and (%(lane)s::text is null or {LANE} = %(lane)s) order by next_at, d.created_at"""
 
 
 def written(secret: bytes) -> str:
@@ -99,72 +109,108 @@ def port_of(url: SplitResult) -> int:
     return url.port or (443 if url.scheme == "https" else 80)
 
 
-def deliver_next(link: Link, reach: Reach, mailer: Mailer = NOBODY) -> bool:
+@dataclass(frozen=True)
+class Taken:
+    """Deliveries that are told together: of a webhook one, of a mail all that are due with it."""
+
+    url: str
+    rows: Sequence[dict[str, Any]]
+    secret: bytes
+
+    @property
+    def by_mail(self) -> bool:
+        """Whether it is told by mail."""
+        return self.url.startswith(SCHEME)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a try: the answer, whether it was taken, and whether nobody is there, for now or for good."""
+
+    answer: str
+    good: bool = False
+    is_deaf: bool = False
+    is_gone: bool = False
+
+
+def due(link: Link, but: Sequence[str], most: int) -> list[str]:
+    """The lanes in which something is due, but for some, those that waited longest first."""
+    query = f"""select lane from (select {LANE} as lane, min(next_at) as since {DUE} group by 1) as lanes
+        where not lane = any(%(but)s) order by since limit %(most)s"""
+    values = {"seconds": LONGEST_TRY, "pauses": list(PAUSES), "but": list(but), "most": most}
+    return [row["lane"] for row in link.execute(query.encode(), values).fetchall()]
+
+
+def deliver_next(lend: Lend, reach: Reach, mailer: Mailer = NOBODY, lane: str | None = None) -> bool:
     """Try the delivery that is due first, of a mail all that are due with it; false if none is.
 
-    It counts as tried before it is sent: none is lost.
+    It counts as tried before it is sent: none is lost. No connection to the database is held while it is sent.
     """
-    with link.transaction():
-        row = link.execute(
-            f"{TAKE} limit 1 for update of d skip locked) returning *".encode(), _taking(None)
-        ).fetchone()
-        if row is None:
-            return False
-        hook = link.execute("select * from webhook where id = %s", [row["webhook_id"]]).fetchone()
-        assert hook is not None
-        rows, by_mail = [row], hook["url"].startswith(SCHEME)
-        if by_mail:
-            more = f"{TAKE} limit {MOST_IN_MAIL - 1} for update of d skip locked) returning *"
-            rows += sorted(link.execute(more.encode(), _taking(hook["id"])).fetchall(), key=itemgetter("created_at"))
-    if by_mail:
-        _mail(link, mailer, hook["url"], rows)
-    else:
-        _call(link, reach, hook, row)
+    with lend() as link, link.transaction():
+        taken = _take(link, lane)
+    if taken is None:
+        return False
+    outcome = _mail(mailer, taken) if taken.by_mail else _call(reach, taken)
+    with lend() as link, link.transaction():
+        _keep(link, taken, outcome)
     return True
 
 
-def _taking(hook: str | None) -> dict[str, Any]:
-    return {"seconds": LONGEST_TRY, "pauses": list(PAUSES), "hook": hook}
+def _take(link: Link, lane: str | None) -> Taken | None:
+    values = {"seconds": LONGEST_TRY, "pauses": list(PAUSES), "hook": None, "lane": lane}
+    row = link.execute(f"{TAKE} limit 1 for update of d skip locked) returning *".encode(), values).fetchone()
+    if row is None:
+        return None
+    hook = link.execute(
+        """select url, secret from webhook w left join webhook_secret s on s.webhook_id = w.id where w.id = %s""",
+        [row["webhook_id"]],
+    ).fetchone()
+    assert hook is not None
+    taken = Taken(hook["url"], [row], bytes(hook["secret"] or b""))
+    if not taken.by_mail:
+        return taken
+    more = f"{TAKE} limit {MOST_IN_MAIL - 1} for update of d skip locked) returning *"
+    rest = link.execute(more.encode(), {**values, "hook": row["webhook_id"]}).fetchall()
+    return replace(taken, rows=[row, *sorted(rest, key=itemgetter("created_at"))])
 
 
-def _mail(link: Link, mailer: Mailer, url: str, rows: Sequence[dict[str, Any]]) -> None:
-    good = is_deaf = False
+def _mail(mailer: Mailer, taken: Taken) -> Outcome:
     try:
-        answer, good = mailer.send(url, rows), True
+        return Outcome(mailer.send(taken.url, taken.rows), good=True)
     except ConfigError as error:
-        answer = f"{error.reason}: {error.remedy}"
+        return Outcome(f"{error.reason}: {error.remedy}")
     except OSError as error:
         # Also what a server says of this mail alone is one: then the others wait for a moment in vain.
-        answer, is_deaf = mail.said(error), True
-    with link.transaction():
-        for row in rows:
-            _settle(link, row, answer[:MOST_ANSWER], good=good)
-        if is_deaf:
-            # All mail goes by the same server.
-            _spare(link, rows, "starts_with(w.url, %(scheme)s)", scheme=SCHEME)
+        return Outcome(mail.said(error), is_deaf=True)
 
 
-def _call(link: Link, reach: Reach, hook: dict[str, Any], row: dict[str, Any]) -> None:
-    found = link.execute("select secret from webhook_secret where webhook_id = %s", [hook["id"]]).fetchone()
-    assert found is not None
+def _call(reach: Reach, taken: Taken) -> Outcome:
+    begun = time.monotonic()
     try:
-        status = _send(reach, hook["url"], bytes(found["secret"]), row)
-        answer, good = f"{status}", 200 <= status < 300
+        status = _send(reach, taken.url, taken.secret, taken.rows[0])
     except (OSError, http.client.HTTPException, ConfigError) as error:
-        status, answer, good = 0, str(error)[:MOST_ANSWER], False
-    gone = status == http.HTTPStatus.GONE
-    if gone:
-        link.execute("update webhook set gone_at = now() where id = %s", [hook["id"]])
-    _settle(link, row, answer, good=good, given_up=gone)
-    if status == 0:
-        _spare(link, [row], "w.id = %(hook)s", hook=hook["id"])
+        return Outcome(str(error), is_deaf=True)
+    good = 200 <= status < 300
+    slow = time.monotonic() - begun > SLOW_SECONDS
+    return Outcome(f"{status}", good, is_deaf=slow and not good, is_gone=status == http.HTTPStatus.GONE)
 
 
-def _spare(link: Link, tried: Sequence[dict[str, Any]], same: str, **values: str) -> None:
+def _keep(link: Link, taken: Taken, outcome: Outcome) -> None:
+    hook = taken.rows[0]["webhook_id"]
+    if outcome.is_gone:
+        link.execute("update webhook set gone_at = now() where id = %s", [hook])
+    for row in taken.rows:
+        _settle(link, row, outcome.answer[:MOST_ANSWER], good=outcome.good, given_up=outcome.is_gone)
+    if outcome.is_deaf:
+        _spare(link, taken.rows, SCHEME if taken.by_mail else hook)
+
+
+def _spare(link: Link, tried: Sequence[dict[str, Any]], lane: str) -> None:
     """Leave a place alone where nobody took anything: each try takes its time, and others have to be told, too."""
     query = f"""update delivery d set next_at = greatest(next_at, now() + make_interval(secs => %(seconds)s))
-        from webhook w where w.id = d.webhook_id and d.ended_at is null and not d.id = any(%(tried)s) and {same}"""
-    link.execute(query.encode(), {"seconds": DEAF_SECONDS, "tried": [row["id"] for row in tried], **values})
+        from webhook w where w.id = d.webhook_id and d.ended_at is null and not d.id = any(%(tried)s)
+        and {LANE} = %(lane)s"""
+    link.execute(query.encode(), {"seconds": DEAF_SECONDS, "tried": [row["id"] for row in tried], "lane": lane})
 
 
 def _settle(link: Link, row: dict[str, Any], answer: str, *, good: bool, given_up: bool = False) -> None:
@@ -181,6 +227,23 @@ def _settle(link: Link, row: dict[str, Any], answer: str, *, good: bool, given_u
     )
 
 
+def failing(link: Link) -> list[Finding]:
+    """Who took nothing since a message that was tried; of an address the host alone, as its path may be a secret."""
+    query = """select w.id, w.url, min(d.created_at) as since, count(*) as messages,
+            floor(extract(epoch from now() - min(d.created_at)) / 60)::bigint as minutes
+        from webhook w join delivery d on d.webhook_id = w.id
+        where w.gone_at is null and d.attempt > 0 and d.answer <> '' and d.state <> 'delivered'
+            and d.created_at > coalesce((select max(created_at) from delivery
+                where webhook_id = w.id and state = 'delivered'), '-infinity')
+        group by w.id"""
+    found = []
+    for row in link.execute(query).fetchall():
+        place = "mail" if row["url"].startswith(SCHEME) else urlsplit(row["url"]).hostname
+        text = f"{place}: took none of {row['messages']} messages since {moment(row['since'])}"
+        found.append(Finding("webhook.failing", row["id"], None, text, row["minutes"]))
+    return found
+
+
 def forget(link: Link) -> None:
     """Delete what was told long ago, and what waits for a webhook that is gone."""
     link.execute(f"delete from delivery where ended_at < now() - interval '{KEPT}'")
@@ -195,8 +258,10 @@ def _send(reach: Reach, address: str, secret: bytes, row: dict[str, Any]) -> int
     target = reach.address(url)
     data = {"type": row["kind"], "timestamp": row["created_at"].isoformat(), "data": row["payload"]}
     body, now = json.dumps(data, separators=(",", ":"), ensure_ascii=False), int(time.time())
-    link = _Pinned(str(url.hostname), port_of(url), target, tls=url.scheme == "https")
-    try:
+    with (
+        Cut(WHOLE_SECONDS) as cut,
+        closing(_Pinned(str(url.hostname), port_of(url), target, cut, tls=url.scheme == "https")) as link,
+    ):
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         headers = {
             "Content-Type": "application/json",
@@ -206,22 +271,24 @@ def _send(reach: Reach, address: str, secret: bytes, row: dict[str, Any]) -> int
             "webhook-signature": sign(secret, row["id"], now, body),
         }
         link.request("POST", path, body.encode(), headers)
-        return link.getresponse().status
-    finally:
-        link.close()
+        status = link.getresponse().status
+        # An answer that was ended in the middle of its headers would do.
+        cut.check()
+        return status
 
 
 class _Pinned(http.client.HTTPConnection):
     """HTTP to an address that was checked, by the name that it was checked for."""
 
-    def __init__(self, host: str, port: int, address: str, *, tls: bool) -> None:
+    def __init__(self, host: str, port: int, address: str, cut: Cut, *, tls: bool) -> None:
         super().__init__(host, port, timeout=SECONDS)
         # What goes into the header `Host`.
         self.default_port = 443 if tls else 80
-        self._address, self._tls = address, tls
+        self._address, self._cut, self._tls = address, cut, tls
 
     def connect(self) -> None:
         """Connect to it."""
         self.sock = socket.create_connection((self._address, self.port), self.timeout)
+        self._cut.of(self.sock)
         if self._tls:
             self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
