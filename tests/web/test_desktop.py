@@ -135,7 +135,12 @@ def test_a_desktop_without_an_agent_says_what_it_can_do_instead_before_anything_
     estate.fill(workspaces=1, desktops=1)
     estate.desktops[DESK]["agent"] = "none"
     browser.open(PAGE)
-    browser.sees(f"{DESK} has no agent: nobody answers here. Its screen and terminal are yours, on this page;")
+    browser.sees(
+        f"{DESK} has no agent: nobody answers here. Open screen gives you its screen and terminal in a tab of its"
+    )
+    # There is what it names, and neither of them stands on this page.
+    assert browser.find("main .closed button.primary").text == "Open screen"
+    assert browser.all("main iframe, main canvas") == []
     browser.sees("agent: {command: [...]}")
     assert "Nothing was said yet" not in browser.text()
     assert server.asked("POST", f"/api/desktops/{DESK}/chat") == [], "nothing had to be refused"
