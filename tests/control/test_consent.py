@@ -242,6 +242,23 @@ def test_what_the_rule_does_not_name_waits_for_nobody(team: Team) -> None:
     assert team.mission.state(restore, "waiting", "done", "failed")["state"] == "waiting"
 
 
+def test_an_upgrade_of_many_waits_for_each_by_itself_and_names_no_other(team: Team) -> None:
+    team.rule("desktop.upgrade")
+    team.mission.images("lab.first", "lab.second")
+    signed = team.ada.signed("desktop.upgrade", "lab.first lab.second to desktop-new")
+    wanted = {"action": "upgrade", "selector": {"workspace": "lab"}, "expectedCount": 2, **signed}
+    ids = team.ada.call("POST", "/api/fleet/actions", wanted).json()["operations"]
+    for id in ids:
+        assert team.mission.state(id, "waiting", "done", "failed")["state"] == "waiting"
+    asked = [team.shown(id)["consent"]["asked"] for id in ids]
+    assert asked == ["lab.first to desktop-new", "lab.second to desktop-new"]
+    assert team.answer(ids[1], team.eve).json()["state"] == "done"
+    assert team.mission.state(ids[1], "done")["result"]["after"] == "desktop-new"
+    assert team.answer(ids[0], team.eve, "refuse").json()["state"] == "done"
+    assert team.mission.state(ids[0], "cancelled")
+    assert team.mission.effects("lab.first") == []
+
+
 def test_keys_and_names_wait_as_well(team: Team) -> None:
     team.rule("desktop.create", "egress.allow")
     team.mission.link.execute("update workspace set egress = 'locked'")

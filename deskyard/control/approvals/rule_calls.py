@@ -65,9 +65,11 @@ class NewApprovalRule(Form):
     roles: list[Literal["operator", "admin"]] = Field([], max_length=2)
     people: list[Name] = Field([], max_length=20)
     keys: list[Name] = Field([], max_length=20)
-    operations: list[Literal["desktop.create", "desktop.destroy", "snapshot.restore", "egress.allow"]] = Field(
+    operations: list[
+        Literal["desktop.create", "desktop.destroy", "desktop.upgrade", "snapshot.restore", "egress.allow"]
+    ] = Field(
         [],
-        max_length=4,
+        max_length=5,
         description="What waits until so many others than who asked allow it; a new desktop does where it gets keys.",
     )
     intent: SignedIntent | None = None

@@ -3,16 +3,22 @@
 from collections.abc import Mapping
 from typing import Any
 
+from deskyard.control.machines.target import DESTROY, UPGRADE, upgrade_target
 from deskyard.control.people.intent import CREATE
 from deskyard.control.upkeep.signed import ALLOW, RESTORE
 
 KIND = "operation.decide"
 ALLOWED, REFUSED = "allow", "refuse"
 # Those of which the worker knows by a signature who asks: a new desktop is one where it gets keys.
-OPERATIONS = (CREATE, "desktop.destroy", RESTORE, ALLOW)
+OPERATIONS = (CREATE, DESTROY, UPGRADE, RESTORE, ALLOW)
 # How long an operation waits for others before it fails.
 WAITS = "24 hours"
 OWN = "asked for it: another person has to answer"
+
+
+def asked(desktop: str | None, kind: str, values: Mapping[str, Any], signed: str) -> str:
+    """What is asked by an operation; of an upgrade that was signed for many desktops, that of its own."""
+    return upgrade_target({str(desktop): str(values["image"])}) if kind == UPGRADE else signed
 
 
 def target(operation: Mapping[str, Any], answer: str) -> str:

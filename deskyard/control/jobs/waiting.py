@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
+from deskyard.control.consent import target as consent
 from deskyard.control.consent.target import ALLOWED, OPERATIONS, OWN, REFUSED, WAITS
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.deciding import role_of
@@ -31,7 +32,8 @@ def hold(link: Link, held: Claim, asker: str) -> bool:
     if rule is None or len(_agreeing(link, rule, held.id, asker)) >= rule.persons:
         return False
     _require_enough(link, rule, asker)
-    asked = Intent.parsed((held.proof or {}).get("intent")).target
+    signed = Intent.parsed((held.proof or {}).get("intent")).target
+    asked = consent.asked(held.desktop, held.kind, held.input, signed)
     # Those of its lane need not wait for it; what it may take of attempts stays.
     query = f"""update operation set state = 'waiting', worker = null, lease_until = null, refusals = refusals + 1,
             asker = %s, asked = %s, waits_until = coalesce(waits_until, now() + interval '{WAITS}')
