@@ -135,6 +135,26 @@ def test_the_audit_is_exported_from_a_line_on(mission: Lab, control: MissionCont
     reader.close()
 
 
+def test_the_audit_is_checked_part_by_part_until_its_end() -> None:
+    parts = [
+        {"ok": True, "entries": 2, "head": "a" * 64, "problem": None, "more": True},
+        {"ok": False, "entries": 3, "head": "b" * 64, "problem": "line 4 was changed", "more": False},
+    ]
+    asked: list[dict[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(dict(request.url.params))
+        return httpx.Response(200, json=parts[len(asked) - 1])
+
+    async def verdict() -> Any:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://mission")
+        async with AsyncMissionControl(client, None) as sdk:
+            return await sdk.verify_audit()
+
+    assert asyncio.run(verdict()) == parts[1]
+    assert asked == [{"after": "0"}, {"after": "2", "head": "a" * 64}]
+
+
 def test_a_list_is_read_to_its_end(mission: Lab, control: MissionControl) -> None:
     mission.declare("lab", *(f"d{number:03}" for number in range(130)))
     assert [desktop["name"] for desktop in control.desktops("lab")] == [f"d{number:03}" for number in range(130)]

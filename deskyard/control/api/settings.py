@@ -13,7 +13,7 @@ from pydantic import Field
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import in_the_name_of, note
-from deskyard.control.api.caller import Caller, Connection, Row, caller, may
+from deskyard.control.api.caller import Caller, Connection, Link, Row, caller, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.asked.tally import Asked, Counted
@@ -23,6 +23,8 @@ from deskyard.control.recorder import chain
 
 router = APIRouter(prefix="/api")
 JSON_LINES, MOST_LINES = "application/jsonl", 2**53
+# An answer of the proxy may take 90 seconds, and 20,000 lines and more are checked in one.
+PART_LINES, WHOLE_LINES = 100_000, 1_000_000
 Admin = Annotated[Caller, Depends(may(ADMIN))]
 PEOPLE = """select person.*, (select count(*) from passkey where person_id = person.id) as passkeys,
     case when exists (select 1 from identity where person_id = person.id and ended_at is null) then 'linked'
@@ -101,6 +103,7 @@ class AuditVerdict(Form):
     entries: int
     head: str
     problem: str | None
+    more: bool = Field(False, description="Of a part: lines behind it are not checked yet.")
 
 
 @router.get("/keys", tags=["keys"])
@@ -206,15 +209,46 @@ async def export(
 
 
 @router.get("/audit/verify", tags=["audit"])
-async def verify(link: Connection, who: Admin) -> AuditVerdict:
-    """Check every line of the audit against the one before."""
+async def verify(
+    link: Connection,
+    who: Admin,
+    after: Annotated[int | None, Query(ge=0, le=MOST_LINES)] = None,
+    head: Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")] = None,
+    limit: Annotated[int, Query(ge=1, le=PART_LINES)] = PART_LINES,
+) -> AuditVerdict:
+    """Check every line of the audit against the one before; in parts where `after` is sent, 0 at first.
+
+    While `more` is true, send `entries` of the answer as `after` of the next part, and its `head`. A million lines and
+    more are checked in parts alone: no answer may take so long.
+    """
+    if after and head is None:
+        reason = f"is missing: the hash of line {after}"
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "head", None, reason, "send that of the answer before")
+    if after is not None:
+        return await _verdict(link, after, head or chain.START.hex(), limit)
+    whole = await _verdict(link, 0, chain.START.hex(), WHOLE_LINES)
+    if whole.more:
+        reason = f"has {WHOLE_LINES:,} lines or more, which take longer than an answer may"
+        remedy = "send after=0, and go on with the answer; or at the host: ./inv control.audit"
+        raise Problem(HTTPStatus.CONFLICT, "audit", None, reason, remedy)
+    return whole
+
+
+async def _verdict(link: Link, after: int, head: str, most: int) -> AuditVerdict:
+    """The verdict of so many lines behind a number, and of that line itself, which may have changed since."""
+    query = f"select {chain.COLUMNS} from audit_entry where number > %s order by number limit %s"
+    last = await rows.row(link, "select hash from audit_entry where number = %s", [after]) if after else None
+    if after and (last is None or bytes(last["hash"]).hex() != head):
+        problem = f"line {after} is missing" if last is None else f"line {after} was changed"
+        return AuditVerdict(ok=False, entries=after, head=head, problem=problem)
+    verdict = chain.verify([], after, bytes.fromhex(head))
     async with link.cursor("audit", row_factory=dict_row) as cursor:
-        await cursor.execute(chain.EVERY_LINE)
-        verdict = chain.verify([])
+        await cursor.execute(query.encode(), [after, most])
         while verdict.ok and (lines := await cursor.fetchmany(chain.LINES)):
             # In a thread: others are answered meanwhile.
             verdict = await asyncio.to_thread(chain.verify, lines, verdict.entries, bytes.fromhex(verdict.head))
-    return AuditVerdict(ok=verdict.ok, entries=verdict.entries, head=verdict.head, problem=verdict.problem)
+    found = {"ok": verdict.ok, "entries": verdict.entries, "head": verdict.head, "problem": verdict.problem}
+    return AuditVerdict(**found, more=verdict.ok and verdict.entries == after + most)
 
 
 def _entry(record: Row) -> AuditEntry:

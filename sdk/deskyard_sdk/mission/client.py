@@ -643,7 +643,10 @@ class AsyncMissionControl:
 
     async def verify_audit(self) -> dict[str, Any]:
         """Whether the chain of the audit holds."""
-        return dict(await self._get("/audit/verify"))
+        found = await self._get("/audit/verify", {"after": 0})
+        while found["more"]:
+            found = await self._get("/audit/verify", {"after": found["entries"], "head": found["head"]})
+        return dict(found)
 
     # -- the wire
 

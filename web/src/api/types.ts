@@ -340,6 +340,7 @@ export interface AuditVerdict {
   entries: number;
   head: string;
   problem: string | null;
+  more: boolean;
 }
 
 export interface FleetAnswer {
