@@ -644,7 +644,7 @@ class AsyncMissionControl:
     async def verify_audit(self) -> dict[str, Any]:
         """Whether the chain of the audit holds."""
         found = await self._get("/audit/verify", {"after": 0})
-        while found["more"]:
+        while found.get("more"):
             found = await self._get("/audit/verify", {"after": found["entries"], "head": found["head"]})
         return dict(found)
 
