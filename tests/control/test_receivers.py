@@ -177,14 +177,21 @@ def test_more_receivers_than_lanes_are_told_one_after_the_other_those_that_waite
             hooks.append(receives(mission, f"http://127.0.0.1:{port}/{number}", messages=2))
             ago = "update delivery set next_at = now() - make_interval(secs => %s) where webhook_id = %s"
             mission.link.execute(ago, [100 - number, hooks[-1]])
-        told = []
+        rounds = []
         for _ in range(3):
             lanes.begin(worker)
-            told.append(set(lanes._going))
+            rounds.append(set(lanes._going))
             for thread in lanes._going.values():
                 thread.join(WAIT_SECONDS)
-    assert told == [{*hooks[:2]}, {*hooks[:2]}, {hooks[2]}]
+    assert rounds == [{*hooks[:2]}, {*hooks[:2]}, {hooks[2]}]
     assert delivery(mission, hooks[2])["state"] == "delivered"
+
+
+def test_a_name_that_can_be_none_is_answered_as_any_other_that_is_not_found(mission: Lab, worker: Link) -> None:
+    hook = receives(mission, f"https://{'a' * 64}.example/hook")
+    assert deliver_next(worker, LOOPBACK)
+    found = delivery(mission, hook)
+    assert (found["attempt"], found["state"]) == (1, "waiting") and "label" in found["answer"]
 
 
 @pytest.mark.parametrize(("slow", "tries"), [(0.0, [1, 0, 0]), (WAIT_SECONDS, [1, 1, 1])])

@@ -25,7 +25,7 @@ def look(link: Link, certificate: Path | None = None, days: int = 1) -> None:
 
 def deliver_next(link: Link, reach: Reach, mailer: Mailer = NOBODY) -> bool:
     """Tell somebody what is due first, by a connection that is there."""
-    return webhooks.deliver_next(partial(nullcontext, link), reach, mailer)
+    return webhooks.deliver_next(lambda: nullcontext(link), reach, mailer)
 
 
 def ask_for_closing(link: Link) -> list[str]:

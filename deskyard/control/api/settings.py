@@ -23,7 +23,7 @@ from deskyard.control.recorder import chain
 
 router = APIRouter(prefix="/api")
 JSON_LINES, MOST_LINES = "application/jsonl", 2**53
-# An answer of the proxy may take 90 seconds, and 20,000 lines and more are checked in one.
+# The proxy ends an answer after 90 seconds: some 20,000 lines are checked in each.
 PART_LINES, WHOLE_LINES = 100_000, 1_000_000
 Admin = Annotated[Caller, Depends(may(ADMIN))]
 PEOPLE = """select person.*, (select count(*) from passkey where person_id = person.id) as passkeys,

@@ -17,8 +17,8 @@ OWN = "asked for it: another person has to answer"
 
 
 def asked(desktop: str | None, kind: str, values: Mapping[str, Any], signed: str) -> str:
-    """What is asked by an operation; of an upgrade that was signed for many desktops, that of its own."""
-    return upgrade_target({str(desktop): str(values["image"])}) if kind == UPGRADE else signed
+    """The line of an operation that others allow: what was signed; of an upgrade of many desktops, that of its own."""
+    return upgrade_target({str(desktop): str(values.get("image"))}) if kind == UPGRADE else signed
 
 
 def target(operation: Mapping[str, Any], answer: str) -> str:

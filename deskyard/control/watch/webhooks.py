@@ -125,7 +125,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a try: the answer, whether it was taken, and whether nobody is there, for now or for good."""
+    """The end of a try: the answer, whether it was taken, and whether nobody is there, for now or for good."""
 
     answer: str
     good: bool = False
@@ -188,7 +188,8 @@ def _call(reach: Reach, taken: Taken) -> Outcome:
     begun = time.monotonic()
     try:
         status = _send(reach, taken.url, taken.secret, taken.rows[0])
-    except (OSError, http.client.HTTPException, ConfigError) as error:
+    except (OSError, http.client.HTTPException, ConfigError, UnicodeError) as error:
+        # Of a name that cannot be one, Python says that its text is wrong.
         return Outcome(str(error), is_deaf=True)
     good = 200 <= status < 300
     slow = time.monotonic() - begun > SLOW_SECONDS
