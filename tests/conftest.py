@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deskyard.host import changes
 from deskyard.host.places import places
 from tests.support import npm
 from tests.support.requirements import need_programs
@@ -85,6 +86,15 @@ def pytest_report_header() -> str:
 def random_seed() -> int:
     """The seed of whatever a test leaves to chance; `./inv check.deep --seed` and DESKYARD_SEED set it."""
     return SEED
+
+
+@pytest.fixture(autouse=True, scope="session")
+def changes_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests do by tasks in this process is noted among no host's changes, unless they have a home of their own."""
+    place, folder = changes.place, tmp_path_factory.getbasetemp() / "changes"
+    changes.place = lambda: place() if "DESKYARD_HOME" in os.environ else folder
+    yield
+    changes.place = place
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Mission Control as a whole: brings it up and down, and makes links and keys at the host."""
 
 import ipaddress
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +34,7 @@ from deskyard.control.store.elsewhere import Elsewhere
 from deskyard.control.watch import mail
 from deskyard.control.watch.mail import MailServer
 from deskyard.errors import ConfigError, HostError
+from deskyard.host import changes
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import tree
 from deskyard.host.progress import Timings, say, step
@@ -287,4 +287,4 @@ def _note(link: Link, action: str, target: str, **detail: Any) -> None:
 
 def _host() -> str:
     """Who works at the host, as the audit names them."""
-    return f"host:{os.environ.get('SUDO_USER') or os.environ.get('USER') or os.geteuid()}"
+    return f"host:{changes.operator()}"

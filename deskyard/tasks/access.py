@@ -7,13 +7,14 @@ from typing import Any
 
 from invoke import Collection, Context, Exit
 
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import Changes, Unnoted, command, show
 from deskyard.wire.computer import SCOPES
 from deskyard.wire.routes import ROUTES
 from deskyard.wire.session_requests import DEFAULT_MODE, DEFAULT_TTL
 
 
 @command(
+    changes=Changes("access.grant", "target", ("routes", "mode", "scopes", "ttl")),
     help={
         "target": "WORKSPACE/DESKTOP",
         "routes": f"comma-separated: {', '.join(ROUTES)} (default: all that the mode allows)",
@@ -21,7 +22,7 @@ from deskyard.wire.session_requests import DEFAULT_MODE, DEFAULT_TTL
         "scopes": f"of mode agent, comma-separated: {', '.join(SCOPES)} (default: all)",
         "ttl": "life of the session: 30m, 8h, 2d",
         "json": "print JSON",
-    }
+    },
 )
 def grant(
     _: Context,
@@ -44,7 +45,7 @@ def grant(
     show(granted, as_json=json, text=granted["url"])
 
 
-@command(name="list", help={"workspace": "name of the workspace", "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, name="list", help={"workspace": "name of the workspace", "json": "print JSON"})
 def list_(_: Context, workspace: str, json: bool = False) -> None:
     """Show the sessions of a workspace."""
     from deskyard.access import access
@@ -78,13 +79,14 @@ def _clock(moment: float) -> str:
 
 
 @command(
+    changes=Changes("access.revoke", "workspace", ("session", "desktop")),
     help={
         "workspace": "name of the workspace",
         "session": "id of one session",
         "desktop": "all sessions of this desktop",
         "all": "all sessions of the workspace",
         "json": "print JSON",
-    }
+    },
 )
 def revoke(
     _: Context, workspace: str, session: str = "", desktop: str = "", all: bool = False, json: bool = False
@@ -97,6 +99,7 @@ def revoke(
 
 
 @command(
+    changes=Changes("access.rotate-keys", "workspace"),
     name="rotate-keys",
     help={
         "workspace": "name of the workspace",
@@ -114,6 +117,7 @@ def rotate_keys(_: Context, workspace: str, at_once: bool = False, json: bool = 
 
 
 @command(
+    changes=Unnoted.LOOKS,
     help={
         "workspace": "name of the workspace",
         "verify": "check that no line was changed, deleted or put in since it was written",
@@ -125,7 +129,7 @@ def rotate_keys(_: Context, workspace: str, at_once: bool = False, json: bool = 
         "last": "only so many, the newest (default: 100)",
         "follow": "go on with what happens, until interrupted",
         "json": "print JSON (one document, or with --follow one line for each event)",
-    }
+    },
 )
 def audit(
     _: Context,

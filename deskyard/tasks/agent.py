@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from invoke import Argument, Collection, Context, Exit, Task
 
 from deskyard.errors import ConfigError, DeskyardError
-from deskyard.tasks.front import command
+from deskyard.tasks.front import STOPPED, Changes, command
 
 if TYPE_CHECKING:
     from deskyard.agent import task as agent_task
 
-# As `timeout` of coreutils and shells say it.
-TIMEOUT, STOPPED = 124, 130
+# As `timeout` of coreutils says it.
+TIMEOUT = 124
 
 
 class _Unless(Argument):
@@ -50,6 +50,7 @@ class _TextOrFile(Task[Any]):
 
 
 @command(
+    changes=Changes("agent.task", "target", ("session", "timeout")),
     klass=_TextOrFile,
     help={
         "target": "WORKSPACE/DESKTOP",

@@ -11,7 +11,7 @@ from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
 from deskyard.host.places import tree
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import Changes, Unnoted, command, show
 
 if TYPE_CHECKING:
     from deskyard.lab import image_bench
@@ -22,7 +22,10 @@ QUEUED_WORKSPACES, HOURS, MEMORY_GIB = 200, 4, 64
 ROUNDS, AT_ONCE = 5, 8
 
 
-@command(help={"clean": "build the images anew instead of quoting their manifests", "json": "print JSON"})
+@command(
+    changes=Unnoted.TREE,
+    help={"clean": "build the images anew instead of quoting their manifests", "json": "print JSON"},
+)
 def desktop(_: Context, clean: bool = False, json: bool = False) -> None:
     """Measure builds, boots and previews, as ratios against a bare boot of the same disk in the same run."""
     from deskyard.lab.desktop_bench import measure
@@ -33,6 +36,7 @@ def desktop(_: Context, clean: bool = False, json: bool = False) -> None:
 
 
 @command(
+    changes=Changes("bench.life", "target", only_with="target"),
     help={
         "target": "WORKSPACE/DESKTOP that nobody works on: measure its own life instead",
         "reinstall": "with a target: exchange its system disk, too, and take the one of before back",
@@ -40,7 +44,7 @@ def desktop(_: Context, clean: bool = False, json: bool = False) -> None:
         "rounds": "how often each is measured",
         "at_once": "how many desktops start at once at the end",
         "json": "print JSON",
-    }
+    },
 )
 def life(
     _: Context,
@@ -63,7 +67,7 @@ def life(
     show([asdict(row) for row in rows], as_json=json, text=table(rows))
 
 
-@command(help={"json": "print JSON"})
+@command(changes=Unnoted.TREE, help={"json": "print JSON"})
 def computer(_: Context, json: bool = False) -> None:
     """Measure the computer-use service beside E2B's way (xdotool, scrot, x11vnc), on a screen of its own."""
     from deskyard.lab.computer import bench, figures
@@ -72,7 +76,7 @@ def computer(_: Context, json: bool = False) -> None:
     show([asdict(figure) for figure in found], as_json=json, text=figures.text(found))
 
 
-@command(positional=["name"], help={"name": "the image to build", "json": "print JSON"})
+@command(changes=Unnoted.TREE, positional=["name"], help={"name": "the image to build", "json": "print JSON"})
 def image(_: Context, name: str, json: bool = False) -> None:
     """Build an image three times in a copy of the tree: from nothing, with one role changed, with nothing changed."""
     from deskyard.lab import image_bench
@@ -88,27 +92,31 @@ def _line(figure: image_bench.Figure) -> str:
     return f"{ratio}  {value:13}  {last:13}  {figure.name}{f' (aim {figure.aim})' if figure.aim else ''}"
 
 
-@command(help={"sockets": "how many idle WebSockets to hold", "json": "print JSON"})
+@command(changes=Unnoted.TREE, help={"sockets": "how many idle WebSockets to hold", "json": "print JSON"})
 def gateway(_: Context, sockets: int = SOCKETS, json: bool = False) -> None:
     """Measure the door, as ratios against direct connections and nginx (if installed) in the same run."""
     _require(("sockets", sockets, 20000))
     _measured("gateway", str(sockets), json=json)
 
 
-@command(help={"workspaces": "how many workspaces on the site", "desktops": "desktops of each", "json": "print JSON"})
+@command(
+    changes=Unnoted.TREE,
+    help={"workspaces": "how many workspaces on the site", "desktops": "desktops of each", "json": "print JSON"},
+)
 def fleet(_: Context, workspaces: int = WORKSPACES, desktops: int = DESKTOPS, json: bool = False) -> None:
     """Plan a fleet on a cluster on paper: nothing is given twice; how time and memory grow, as ratios of one run."""
     _require(("workspaces", workspaces, 2000), ("desktops", desktops, 60))
     _measured("fleet", str(workspaces), str(desktops), json=json)
 
 
-@command(help={"json": "print JSON"})
+@command(changes=Unnoted.TREE, help={"json": "print JSON"})
 def control(_: Context, json: bool = False) -> None:
     """Measure Mission Control with 10,000 desktops: lists, events, claims, memory; in a run of its own."""
     _measured("control", json=json)
 
 
 @command(
+    changes=Unnoted.TREE,
     help={
         "workspaces": "how many workspaces on the site",
         "desktops": "desktops of each",
@@ -116,7 +124,7 @@ def control(_: Context, json: bool = False) -> None:
         "memory": "GiB of memory of the worker's host",
         "seed": "which hours, where the same are wanted again",
         "json": "print JSON",
-    }
+    },
 )
 def queue(
     _: Context,
@@ -134,7 +142,7 @@ def queue(
     _measured("queueing", *map(str, (workspaces, desktops, hours, memory, seed)), json=json)
 
 
-@command(help={"json": "print JSON"})
+@command(changes=Unnoted.TREE, help={"json": "print JSON"})
 def state(_: Context, json: bool = False) -> None:
     """Make workspaces on a fake cluster: time, calls and what the state costs, kept in files and in a database."""
     _measured("state", json=json)

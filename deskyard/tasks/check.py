@@ -14,7 +14,7 @@ from invoke import Collection, Context, Exit
 from deskyard.errors import ConfigError
 from deskyard.host.places import tree
 from deskyard.host.progress import say, step
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import Unnoted, command, show
 
 # The exit code of pytest where no test was chosen.
 NO_TESTS = 5
@@ -49,13 +49,13 @@ def pytest_beside(shown: Sequence[str], other: Sequence[str]) -> None:
         raise Exit(code=next((code for code in found if code), NO_TESTS))
 
 
-@command()
+@command(changes=Unnoted.TREE)
 def lint(_: Context) -> None:
     """Run the linters and contract tests alone."""
     pytest("tests/contract")
 
 
-@command(help={"write": "write the schemas that differ instead of refusing"})
+@command(changes=Unnoted.TREE, help={"write": "write the schemas that differ instead of refusing"})
 def schemas(_: Context, write: bool = False) -> None:
     """Compare the committed JSON Schemas with the model."""
     from deskyard.model import schema
@@ -70,7 +70,7 @@ def schemas(_: Context, write: bool = False) -> None:
     print("schemas are up to date")
 
 
-@command(help={"write": "write the pages that differ instead of refusing"})
+@command(changes=Unnoted.TREE, help={"write": "write the pages that differ instead of refusing"})
 def roles(_: Context, write: bool = False) -> None:
     """Compare each role's README.md with its argument_specs."""
     from deskyard.lab import role_page
@@ -83,7 +83,7 @@ def roles(_: Context, write: bool = False) -> None:
     print("role pages are up to date")
 
 
-@command(help={"write": "promise what was added, and write what a desktop answers, too"})
+@command(changes=Unnoted.TREE, help={"write": "promise what was added, and write what a desktop answers, too"})
 def api(_: Context, write: bool = False) -> None:
     """Compare the APIs with their documents: Mission Control's keeps what was promised, a desktop's is as it says."""
     from deskyard.lab import api_changes, desktop_api
@@ -97,7 +97,7 @@ def api(_: Context, write: bool = False) -> None:
     print("nothing that was promised is taken away, and a desktop answers as its document says")
 
 
-@command()
+@command(changes=Unnoted.TREE)
 def lock(_: Context) -> None:
     """Write requirements.lock anew from pyproject.toml: pinned, with hashes, without index addresses."""
     uv = [sys.executable, "-m", "uv"] if not (path := tree() / ".venv/bin/uv").exists() else [str(path)]
@@ -111,11 +111,12 @@ def _deep_tests() -> None:
 
 
 @command(
+    changes=Unnoted.TREE,
     help={
         "role": "only this role",
         "scenario": "only the scenarios of this name: default or alternative",
         "json": "print JSON",
-    }
+    },
 )
 def molecule(_: Context, role: str = "", scenario: str = "", json: bool = False) -> None:
     """Run roles on real systemd hosts: converge, idempotence, check mode, tests, nothing left behind."""
@@ -141,6 +142,7 @@ def _molecule(wanted: Sequence[tuple[str, str]], *, as_json: bool = False) -> No
 
 
 @command(
+    changes=Unnoted.TREE,
     help={
         "sample": "only so many mutants, chosen by the seed (default: all)",
         "seconds": "begin no further mutant after so long",
@@ -149,7 +151,7 @@ def _molecule(wanted: Sequence[tuple[str, str]], *, as_json: bool = False) -> No
         "seed": "what the order starts from (default: a new number)",
         "jobs": "how many mutants at a time",
         "record": "write verdicts to this file as they are found; a later run with it goes on from there",
-    }
+    },
 )
 def mutation(
     _: Context,
@@ -188,7 +190,10 @@ def _deep_molecule() -> None:
 DEEP = {"tests": _deep_tests, "molecule": _deep_molecule, "mutation": _mutation}
 
 
-@command(help={"seed": "what random samples start from (default: a new number)", "part": f"only: {', '.join(DEEP)}"})
+@command(
+    changes=Unnoted.TREE,
+    help={"seed": "what random samples start from (default: a new number)", "part": f"only: {', '.join(DEEP)}"},
+)
 def deep(_: Context, seed: str = "", part: str = "") -> None:
     """Run what takes longer than CI allows; CI runs seeded samples of it."""
     if part and part not in DEEP:

@@ -8,10 +8,11 @@ from typing import Any
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.tasks.front import command, confirm, secret, show
+from deskyard.tasks.front import Changes, Unnoted, command, confirm, secret, show
 
 
 @command(
+    changes=Changes("control.up", shown=("site", "webhook_networks")),
     help={
         "site": "the site whose desktops it drives (default: this machine)",
         "port": "TCP port of its pages and its API (default: 9443)",
@@ -19,7 +20,7 @@ from deskyard.tasks.front import command, confirm, secret, show
         "(default: as before)",
         "yes": "install missing system packages without asking (done by ./inv itself)",
         "json": "print JSON",
-    }
+    },
 )
 def up(
     _: Context,
@@ -42,7 +43,7 @@ def up(
     show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
 
 
-@command()
+@command(changes=Changes("control.down"))
 def down(_: Context) -> None:
     """End Mission Control's processes; what it knows stays, and desktops run on."""
     from deskyard.control.control import Control
@@ -50,7 +51,7 @@ def down(_: Context) -> None:
     Control().down()
 
 
-@command(help={"json": "print JSON"})
+@command(changes=Unnoted.LOOKS, help={"json": "print JSON"})
 def status(_: Context, json: bool = False) -> None:
     """Say whether Mission Control runs, and each of its processes; exit code 1 if it is not ready."""
     from deskyard.control.folder import Folder
@@ -62,7 +63,11 @@ def status(_: Context, json: bool = False) -> None:
         raise Exit(code=1)
 
 
-@command(positional=["target"], help={"target": "a file that is not there yet, or a folder", "json": "print JSON"})
+@command(
+    changes=Unnoted.AUDITED,
+    positional=["target"],
+    help={"target": "a file that is not there yet, or a folder", "json": "print JSON"},
+)
 def backup(_: Context, target: str, json: bool = False) -> None:
     """Write all that Mission Control knows to one file, while it runs; keep it as safe as a key."""
     from deskyard.control.control import Control
@@ -72,6 +77,7 @@ def backup(_: Context, target: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Changes("control.restore", shown=("file",)),
     positional=["file"],
     help={
         "file": "a backup of control.backup",
@@ -95,7 +101,7 @@ def restore(_: Context, file: str, dry_run: bool = False, yes: bool = False, jso
     show(found, as_json=json, text=f"{_held(found)}\n{text}")
 
 
-@command(help={"json": "print JSON"})
+@command(changes=Unnoted.LOOKS, help={"json": "print JSON"})
 def audit(_: Context, json: bool = False) -> None:
     """Check Mission Control's audit by its hashes, and by what gateways hold of it; exit code 1 if anything differs."""
     from deskyard.control.control import Control
@@ -106,7 +112,7 @@ def audit(_: Context, json: bool = False) -> None:
         raise Exit(code=1)
 
 
-@command(help={"json": "print JSON"})
+@command(changes=Changes("control.upgrade"), help={"json": "print JSON"})
 def upgrade(_: Context, json: bool = False) -> None:
     """Bring a Mission Control that was up to this tree; before its tables change, a backup is made."""
     from deskyard.control.control import Control
@@ -118,6 +124,7 @@ def upgrade(_: Context, json: bool = False) -> None:
 
 
 @command(
+    changes=Unnoted.AUDITED,
     positional=["name"],
     help={
         "name": "the person's name",
@@ -161,6 +168,7 @@ def person(
 
 
 @command(
+    changes=Unnoted.AUDITED,
     positional=["name"],
     help={
         "name": "what the key is for",
@@ -180,6 +188,7 @@ def key(_: Context, name: str, scopes: str = "read", workspaces: str = "", days:
 
 
 @command(
+    changes=Unnoted.AUDITED,
     help={
         "issuer": "the provider's issuer, exactly as its discovery document has it; none: say what is declared",
         "client": "Mission Control's client id there; its secret is asked for, or read from standard input",
@@ -242,6 +251,7 @@ def oidc(
 
 
 @command(
+    changes=Unnoted.AUDITED,
     help={
         "server": "the server that takes mail, such as smtp.example.org; none: say what is declared",
         "sender": "the address that alerts come from",
@@ -252,7 +262,7 @@ def oidc(
         "remove": "mail nobody any more",
         "yes": "do not ask before it is removed",
         "json": "print JSON",
-    }
+    },
 )
 def mail(
     _: Context,

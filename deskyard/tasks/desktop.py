@@ -5,7 +5,7 @@ from typing import Any
 
 from invoke import Collection, Context, Exit
 
-from deskyard.tasks.front import command, confirm, secret, show
+from deskyard.tasks.front import Changes, Unnoted, command, confirm, secret, show
 from deskyard.tasks.life.idle import idle
 from deskyard.tasks.life.pool import release, run
 
@@ -14,7 +14,7 @@ WAIT = "wait until its routes answer (--no-wait: do not)"
 FORCE = "pull the plug: what programs have not written to disk is lost"
 
 
-@command(help={"target": TARGET, "wait": WAIT, "json": "print JSON"})
+@command(changes=Changes("desktop.start", "target"), help={"target": TARGET, "wait": WAIT, "json": "print JSON"})
 def start(_: Context, target: str, wait: bool = True, json: bool = False) -> None:
     """Start a desktop, and wait until its routes answer."""
     from deskyard.life import power
@@ -23,7 +23,7 @@ def start(_: Context, target: str, wait: bool = True, json: bool = False) -> Non
     show(done, as_json=json, text=power.text(done))
 
 
-@command(help={"target": TARGET, "force": FORCE, "json": "print JSON"})
+@command(changes=Changes("desktop.stop", "target"), help={"target": TARGET, "force": FORCE, "json": "print JSON"})
 def stop(_: Context, target: str, force: bool = False, json: bool = False) -> None:
     """Shut a desktop down and keep it off, over restarts of its host and `workspace.up`; its disk stays."""
     from deskyard.life import power
@@ -32,7 +32,10 @@ def stop(_: Context, target: str, force: bool = False, json: bool = False) -> No
     show(done, as_json=json, text=power.text(done))
 
 
-@command(help={"target": TARGET, "force": FORCE, "wait": WAIT, "json": "print JSON"})
+@command(
+    changes=Changes("desktop.restart", "target"),
+    help={"target": TARGET, "force": FORCE, "wait": WAIT, "json": "print JSON"},
+)
 def restart(_: Context, target: str, force: bool = False, wait: bool = True, json: bool = False) -> None:
     """Shut a desktop down and start it again, with the size that it is declared to have."""
     from deskyard.life import power
@@ -42,11 +45,12 @@ def restart(_: Context, target: str, force: bool = False, wait: bool = True, jso
 
 
 @command(
+    changes=Changes("desktop.pause", "target"),
     help={
         "target": TARGET,
         "to_disk": "write its memory to disk, which frees it on the host",
         "json": "print JSON",
-    }
+    },
 )
 def pause(_: Context, target: str, to_disk: bool = False, json: bool = False) -> None:
     """Halt a desktop as it is, with all that runs in it."""
@@ -56,7 +60,7 @@ def pause(_: Context, target: str, to_disk: bool = False, json: bool = False) ->
     show(done, as_json=json, text=power.text(done))
 
 
-@command(help={"target": TARGET, "wait": WAIT, "json": "print JSON"})
+@command(changes=Changes("desktop.resume", "target"), help={"target": TARGET, "wait": WAIT, "json": "print JSON"})
 def resume(_: Context, target: str, wait: bool = True, json: bool = False) -> None:
     """Let a paused desktop go on, with its clock set right."""
     from deskyard.life import power
@@ -66,13 +70,14 @@ def resume(_: Context, target: str, wait: bool = True, json: bool = False) -> No
 
 
 @command(
+    changes=Unnoted.LOOKS,
     help={
         "target": TARGET,
         "for_": "the state: ready (all its routes answer), provisioning, booting, stopping, stopped, paused, error, "
         "io-error",
         "timeout": "at most so long: 90s, 5m (default: as long as a desktop may need to boot)",
         "json": "print a JSON object for each state, on a line of its own",
-    }
+    },
 )
 def wait(_: Context, target: str, for_: str = "ready", timeout: str = "", json: bool = False) -> None:
     """Wait until a desktop is in a state, and say each on the way; exit code 1 if it is not in time, or breaks."""
@@ -84,11 +89,12 @@ def wait(_: Context, target: str, for_: str = "ready", timeout: str = "", json: 
 
 
 @command(
+    changes=Unnoted.LOOKS,
     help={
         "workspace": "name of the workspace",
         "follow": "go on with every change, until Ctrl-C",
         "json": "print JSON, with --follow an object on each line",
-    }
+    },
 )
 def events(_: Context, workspace: str, follow: bool = False, json: bool = False) -> None:
     """Say how far each desktop of a workspace is, and with --follow each change in the moment that it comes."""
@@ -116,7 +122,7 @@ def _say_event(event: Any, *, as_json: bool) -> None:
     print(dumps(desktop_events.plain(event)) if as_json else desktop_events.line(event), flush=True)
 
 
-@command(help={"target": TARGET, "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, help={"target": TARGET, "json": "print JSON"})
 def health(_: Context, target: str, json: bool = False) -> None:
     """Look whether a desktop is well: power, routes, disk, memory, units, clock; exit code 1 if something failed."""
     from deskyard.life import health as desktop_health
@@ -128,7 +134,7 @@ def health(_: Context, target: str, json: bool = False) -> None:
         raise Exit(code=1)
 
 
-@command(help={"target": TARGET, "json": "print JSON"})
+@command(changes=Changes("desktop.freeze", "target"), help={"target": TARGET, "json": "print JSON"})
 def freeze(_: Context, target: str, json: bool = False) -> None:
     """Halt all that the agent runs on a desktop, at once; a person still sees the screen and types."""
     from deskyard.life import freeze as agent_freeze
@@ -139,7 +145,7 @@ def freeze(_: Context, target: str, json: bool = False) -> None:
         raise Exit(code=1)
 
 
-@command(help={"target": TARGET, "json": "print JSON"})
+@command(changes=Changes("desktop.thaw", "target"), help={"target": TARGET, "json": "print JSON"})
 def thaw(_: Context, target: str, json: bool = False) -> None:
     """Let the agent of a desktop go on where it was halted."""
     from deskyard.life import freeze as agent_freeze
@@ -163,7 +169,7 @@ EXCHANGE = {
 }
 
 
-@command(help=EXCHANGE)
+@command(changes=Changes("desktop.upgrade", "target"), help=EXCHANGE)
 def upgrade(
     _: Context,
     target: str,
@@ -182,7 +188,7 @@ def upgrade(
     _exchange("desktop.upgrade", target, how, yes=yes, json=json)
 
 
-@command(help=EXCHANGE)
+@command(changes=Changes("desktop.reinstall", "target"), help=EXCHANGE)
 def reinstall(
     _: Context,
     target: str,
@@ -213,7 +219,11 @@ def _exchange(task: str, target: str, how: dict[str, Any], *, yes: bool, json: b
     show(done, as_json=json, text=f"{power.text(done)}  {text}")
 
 
-@command(name="roll-back", help={"target": TARGET, "yes": "do not ask", "json": "print JSON"})
+@command(
+    changes=Changes("desktop.roll-back", "target"),
+    name="roll-back",
+    help={"target": TARGET, "yes": "do not ask", "json": "print JSON"},
+)
 def roll_back(_: Context, target: str, yes: bool = False, json: bool = False) -> None:
     """Give a desktop the system back that it had before its last upgrade; WHAT CHANGED ON THE SYSTEM SINCE IS LOST."""
     from deskyard.life import power, system
@@ -226,7 +236,7 @@ def roll_back(_: Context, target: str, yes: bool = False, json: bool = False) ->
     show(done, as_json=json, text=f"{power.text(done)}  {done['before']} -> {done['after']}")
 
 
-@command(name="system", help={"target": TARGET, "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, name="system", help={"target": TARGET, "json": "print JSON"})
 def system_(_: Context, target: str, json: bool = False) -> None:
     """Say which image a desktop's system started from, and whether the system of before is kept."""
     from deskyard.life import system
@@ -238,6 +248,7 @@ def system_(_: Context, target: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Changes("desktop.migrate-home", "target"),
     name="migrate-home",
     help={
         "target": TARGET,
@@ -256,6 +267,7 @@ def migrate_home(_: Context, target: str, backup: bool = True, dry_run: bool = F
 
 
 @command(
+    changes=Changes("desktop.set-key", "workspace", ("key",)),
     name="set-key",
     help={
         "workspace": "name of the workspace",
@@ -273,7 +285,7 @@ def set_key(_: Context, workspace: str, key: str, json: bool = False) -> None:
     show(done, as_json=json, text=f"{key}  {done['fingerprint']}\n{hint}")
 
 
-@command(help={"target": "WORKSPACE/DESKTOP", "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, help={"target": "WORKSPACE/DESKTOP", "json": "print JSON"})
 def keys(_: Context, target: str, json: bool = False) -> None:
     """List a desktop's keys by name and fingerprint, and whether it has them; never a value."""
     from deskyard.desktop import keys as owner_keys
@@ -283,13 +295,14 @@ def keys(_: Context, target: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Changes("desktop.customise", "target"),
     help={
         "target": "WORKSPACE, or WORKSPACE/DESKTOP",
         "dry_run": "say per file what would be done; touches nothing",
         "again": "run first-boot once more",
         "overwrite": "put files over what was changed on the desktop, and keep that beside as FILE.deskyard-kept",
         "json": "print JSON",
-    }
+    },
 )
 def customise(
     _: Context, target: str, dry_run: bool = False, again: bool = False, overwrite: bool = False, json: bool = False

@@ -2,10 +2,10 @@
 
 from invoke import Collection, Context
 
-from deskyard.tasks.front import command
+from deskyard.tasks.front import Unnoted, command
 
 
-@command(help={"out": "folder of the site (default: dist/docs)"})
+@command(changes=Unnoted.TREE, help={"out": "folder of the site (default: dist/docs)"})
 def build(_: Context, out: str = "dist/docs") -> None:
     """Build the documentation as a site; a broken link is an error."""
     from pathlib import Path

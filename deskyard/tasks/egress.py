@@ -6,10 +6,11 @@ from typing import Any
 from invoke import Collection, Context
 
 from deskyard.errors import ConfigError
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import Changes, Unnoted, command, show
 
 
 @command(
+    changes=Changes("egress.allow", "workspace", ("name", "for_")),
     help={
         "workspace": "name of the workspace",
         "name": "docs.example.org, *.example.org (all names below it), git.example.org:22",
@@ -17,7 +18,7 @@ from deskyard.tasks.front import command, show
         "once": "end with the first connection that is made",
         "always": "write it into the declaration too",
         "json": "print JSON",
-    }
+    },
 )
 def allow(
     _: Context,
@@ -41,7 +42,10 @@ def allow(
     show(state, as_json=json, text=_text(state))
 
 
-@command(help={"workspace": "name of the workspace", "name": "the entry as egress.list shows it", "json": "print JSON"})
+@command(
+    changes=Changes("egress.forbid", "workspace", ("name",)),
+    help={"workspace": "name of the workspace", "name": "the entry as egress.list shows it", "json": "print JSON"},
+)
 def forbid(_: Context, workspace: str, name: str, json: bool = False) -> None:
     """Take a name back, from the gateway at once and from the declaration. Open connections go on."""
     from deskyard.access import egress
@@ -51,11 +55,12 @@ def forbid(_: Context, workspace: str, name: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Changes("egress.close", "workspace", ("name",)),
     help={
         "workspace": "name of the workspace",
         "name": "api.example.org, or *.example.org (all names below it)",
         "json": "print JSON",
-    }
+    },
 )
 def close(_: Context, workspace: str, name: str, json: bool = False) -> None:
     """Let nobody reach a name, whatever the list or a person's answer says, until you reopen it.
@@ -69,7 +74,10 @@ def close(_: Context, workspace: str, name: str, json: bool = False) -> None:
     show(state, as_json=json, text=_text(state))
 
 
-@command(help={"workspace": "name of the workspace", "name": "the entry as egress.list shows it", "json": "print JSON"})
+@command(
+    changes=Changes("egress.reopen", "workspace", ("name",)),
+    help={"workspace": "name of the workspace", "name": "the entry as egress.list shows it", "json": "print JSON"},
+)
 def reopen(_: Context, workspace: str, name: str, json: bool = False) -> None:
     """Take back that you closed a name: the list says again whether it is reached."""
     from deskyard.access import egress
@@ -78,7 +86,7 @@ def reopen(_: Context, workspace: str, name: str, json: bool = False) -> None:
     show(state, as_json=json, text=_text(state))
 
 
-@command(name="list", help={"workspace": "name of the workspace", "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, name="list", help={"workspace": "name of the workspace", "json": "print JSON"})
 def list_(_: Context, workspace: str, json: bool = False) -> None:
     """Show what the desktops of a workspace may reach, and until when."""
     from deskyard.access import egress
@@ -88,11 +96,12 @@ def list_(_: Context, workspace: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Unnoted.LOOKS,
     help={
         "workspace": "name of the workspace",
         "follow": "go on with each refusal as it happens",
         "json": "print one JSON document per line",
-    }
+    },
 )
 def denied(_: Context, workspace: str, follow: bool = False, json: bool = False) -> None:
     """Show what was refused: which desktop, which name or address, which rule, and what would allow it."""
@@ -103,11 +112,12 @@ def denied(_: Context, workspace: str, follow: bool = False, json: bool = False)
 
 
 @command(
+    changes=Unnoted.LOOKS,
     help={
         "workspace": "name of the workspace",
         "days": "so many days (UTC), today among them: 1 to 40",
         "json": "print JSON",
-    }
+    },
 )
 def traffic(_: Context, workspace: str, days: int = 7, json: bool = False) -> None:
     """Show bytes and connections of each desktop and name, as the gateway of a locked workspace counted them.
@@ -122,11 +132,12 @@ def traffic(_: Context, workspace: str, days: int = 7, json: bool = False) -> No
 
 
 @command(
+    changes=Unnoted.LOOKS,
     help={
         "workspace": "name of the workspace",
         "follow": "go on with each ticket as it changes",
         "json": "print one JSON document per line",
-    }
+    },
 )
 def ask(_: Context, workspace: str, follow: bool = False, json: bool = False) -> None:
     """Show what desktops wait to be allowed: tickets of names on egress_ask, and what was answered."""
@@ -137,6 +148,7 @@ def ask(_: Context, workspace: str, follow: bool = False, json: bool = False) ->
 
 
 @command(
+    changes=Changes("egress.decide", "workspace", ("ticket", "for_")),
     help={
         "workspace": "name of the workspace",
         "ticket": "the ticket's id as egress.ask shows it",
@@ -146,7 +158,7 @@ def ask(_: Context, workspace: str, follow: bool = False, json: bool = False) ->
         "refuse": "no; closes what an earlier answer opened",
         "reason": "why: needed to refuse, and the desktop reads it then",
         "json": "print JSON",
-    }
+    },
 )
 def decide(
     _: Context,

@@ -11,7 +11,7 @@ from invoke import Collection, Context
 from deskyard.host.places import tree
 from deskyard.host.progress import Timings, say
 from deskyard.tasks.check import pytest, pytest_beside
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import Changes, Unnoted, command, show
 
 if TYPE_CHECKING:
     from deskyard.control.demo import Demo
@@ -25,7 +25,10 @@ ON_MACHINES = ("-m", "vm and not deep")
 SLOWEST = ("--durations=25", "--durations-min=10")
 
 
-@command(help={"yes": YES, "plain": "the desktop alone, without Mission Control", "json": "print JSON"})
+@command(
+    changes=Changes("demo"),
+    help={"yes": YES, "plain": "the desktop alone, without Mission Control", "json": "print JSON"},
+)
 def demo(_: Context, yes: bool = False, plain: bool = False, json: bool = False) -> None:
     """From a fresh clone to a desktop and Mission Control in your browser; run again, it grants a new link."""
     from deskyard.control.demo import run_demo
@@ -35,13 +38,14 @@ def demo(_: Context, yes: bool = False, plain: bool = False, json: bool = False)
 
 
 @command(
+    changes=Unnoted.TREE,
     help={
         "fast": "leave out what needs a virtual machine",
         "yes": YES,
         "match": "run only tests that match this pytest expression",
         "changed": "only the tests that your changes reach, without virtual machines and linters (./inv check.lint)",
         "since": "with --changed: the commit to compare with (default: HEAD)",
-    }
+    },
 )
 def test(
     _: Context, fast: bool = False, yes: bool = False, match: str = "", changed: bool = False, since: str = ""

@@ -5,6 +5,7 @@ A task imports what does its work inside its body: a list of tasks, or a wrong o
 
 import functools
 import getpass
+import inspect
 import json
 import os
 import signal
@@ -12,24 +13,72 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ParamSpec, TypeVar
 
 from invoke import Exit, task
 
 from deskyard.errors import ConfigError, DeskyardError
+from deskyard.host.changes import DONE, FAILED, INTERRUPTED, RUNNING, Option, Run, Spool
 
 P = ParamSpec("P")
 T = TypeVar("T")
+# The exit code of what Ctrl-C ended, as shells say it.
+STOPPED = 130
+# Says how a state is printed, and nothing of what is done.
+UNSAID = ("json",)
 
 
-def command(*args: Any, **options: Any) -> Callable[[Callable[P, T]], Any]:
-    """Make an Invoke task whose `DeskyardError`s end as a message on standard error (JSON with `--json`), code 1."""
+class Unnoted(StrEnum):
+    """Why nothing is noted of a task."""
+
+    LOOKS = "it changes nothing"
+    TREE = "it is for who works on this tree, and changes no site"
+    AUDITED = "its own lines stand in Mission Control's audit"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a task changes: its name, and the argument that says WORKSPACE or WORKSPACE/DESKTOP.
+
+    Of its options flags and numbers are noted, of `shown` also the text: it holds no secret and is not long.
+    """
+
+    task: str
+    of: str = ""
+    shown: tuple[str, ...] = ()
+    only_with: str = ""  # without this option it only looks
+    not_with: tuple[str, ...] = ("dry_run",)  # with one of these it only looks
+
+    def run(self, given: dict[str, Any], defaults: dict[str, Any]) -> Run | None:
+        """A run with these arguments; None if it changes nothing."""
+        if any(given.get(name) for name in self.not_with) or (self.only_with and not given.get(self.only_with)):
+            return None
+        workspace, _, desktop = str(given.get(self.of, "")).partition("/")
+        chosen = {
+            name: value for name, value in given.items() if value not in (defaults.get(name), []) and name != self.of
+        }
+        options = {_flag(name): self._option(name, value) for name, value in chosen.items() if name not in UNSAID}
+        return Run(self.task, workspace, desktop, options)
+
+    def _option(self, name: str, value: Any) -> Option:
+        if isinstance(value, int) or (isinstance(value, str) and name in self.shown):
+            return value
+        return ",".join(map(str, value)) if isinstance(value, list) and name in self.shown else None
+
+
+def command(*args: Any, changes: Changes | Unnoted, **options: Any) -> Callable[[Callable[P, T]], Any]:
+    """Make an Invoke task whose `DeskyardError`s end as a message on standard error (JSON with `--json`), code 1.
+
+    A run that changes something is noted as it begins and as it ends, for Mission Control's audit.
+    """
 
     def decorate(body: Callable[P, T]) -> Any:
         @functools.wraps(body)
         def guarded(*positional: P.args, **named: P.kwargs) -> T:
             try:
-                with _ended_as_by_ctrl_c():
+                with _ended_as_by_ctrl_c(), _noted(_run(changes, body, positional, named)):
                     return body(*positional, **named)
             except DeskyardError as error:
                 if named.get("json"):
@@ -38,11 +87,66 @@ def command(*args: Any, **options: Any) -> Callable[[Callable[P, T]], Any]:
                 raise Exit(code=1) from error
             except KeyboardInterrupt:
                 print("\nstopped; the same command goes on from here", file=sys.stderr)
-                raise Exit(code=130) from None
+                raise Exit(code=STOPPED) from None
 
-        return task(*args, **options)(guarded)
+        made = task(*args, **options)(guarded)
+        made.changes = changes
+        return made
 
     return decorate
+
+
+def _run(
+    changes: Changes | Unnoted, body: Callable[..., Any], positional: tuple[Any, ...], named: dict[str, Any]
+) -> Run | None:
+    if isinstance(changes, Unnoted):
+        return None
+    signature = inspect.signature(body)
+    bound = signature.bind(*positional, **named)
+    bound.apply_defaults()
+    # The first is Invoke's context.
+    names = list(signature.parameters)[1:]
+    defaults = {name: signature.parameters[name].default for name in names}
+    return changes.run({name: bound.arguments[name] for name in names}, defaults)
+
+
+@contextmanager
+def _noted(run: Run | None) -> Iterator[None]:
+    """Note that a run begins, and how it ends."""
+    if run is None:
+        yield
+        return
+    _note(run, RUNNING)
+    try:
+        yield
+    except DeskyardError as error:
+        _note(run, FAILED, str(error.field), error.reason)
+        raise
+    except KeyboardInterrupt:
+        _note(run, INTERRUPTED)
+        raise
+    except Exit as left:
+        state = {0: DONE, STOPPED: INTERRUPTED}.get(left.code, FAILED)
+        _note(run, state, reason=f"exit code {left.code}" if state == FAILED else "")
+        raise
+    except BaseException as error:
+        # What it says was written for nobody in particular, and may hold anything.
+        _note(run, FAILED, reason=type(error).__name__)
+        raise
+    _note(run, DONE)
+
+
+def _note(run: Run, state: str, field: str = "", reason: str = "") -> None:
+    """Note how far a run is; a disk that is full keeps nobody from what would make room."""
+    try:
+        Spool().note(run, state, field, reason)
+    except (DeskyardError, OSError) as error:
+        print(f"this is not noted for Mission Control's audit: {error}", file=sys.stderr)
+
+
+def _flag(name: str) -> str:
+    """The name of an option as it is typed."""
+    return name.rstrip("_").replace("_", "-")
 
 
 def confirm(task_name: str, value: str, name: str, question: str, remedy: str) -> None:

@@ -4,13 +4,13 @@ from dataclasses import asdict
 
 from invoke import Collection, Context
 
-from deskyard.tasks.front import command
+from deskyard.tasks.front import Changes, Unnoted, command
 from deskyard.tasks.front import show as show_state
 
 BOOTS = {"kvm": "with KVM", "tcg": "emulated, ten to twenty times slower"}
 
 
-@command(help={"yes": "install missing system packages without asking (done by ./inv itself)"})
+@command(changes=Unnoted.LOOKS, help={"yes": "install missing system packages without asking (done by ./inv itself)"})
 def prepare(_: Context, yes: bool = False) -> None:
     """Make sure this machine has what Deskyard needs; ./inv installs the packages before it comes here."""
     from deskyard.host.facts import require_programs
@@ -19,7 +19,10 @@ def prepare(_: Context, yes: bool = False) -> None:
     print("this machine has all it needs")
 
 
-@command(help={"site": "name of the site whose host this machine is", "check": "only say what would change"})
+@command(
+    changes=Changes("host.configure", shown=("site",), not_with=("check",)),
+    help={"site": "name of the site whose host this machine is", "check": "only say what would change"},
+)
 def configure(_: Context, site: str = "local", check: bool = False) -> None:
     """Make this machine a libvirt host: packages, libvirtd, and rules that protect it from its workspaces."""
     from deskyard.site.files import read_site
@@ -29,7 +32,7 @@ def configure(_: Context, site: str = "local", check: bool = False) -> None:
     print("nothing was changed" if check else f"this machine is a host of site {site}")
 
 
-@command(default=True, help={"json": "print JSON"})
+@command(changes=Unnoted.LOOKS, default=True, help={"json": "print JSON"})
 def show(_: Context, json: bool = False) -> None:
     """Show what this machine has: programs, memory, disk, how guests really boot, and which caps it cannot hold."""
     from deskyard.host.facts import host_state

@@ -10,7 +10,7 @@ from invoke import Collection, Exit
 from deskyard.errors import ConfigError
 from deskyard.host.places import tree
 from deskyard.image import text as image_text
-from deskyard.tasks.front import command, confirm, show
+from deskyard.tasks.front import Changes, Unnoted, command, confirm, show
 
 if TYPE_CHECKING:
     from deskyard.plan.warm import Template
@@ -22,6 +22,7 @@ KEY = "file with the public key of whoever built it (default: your own); as mini
 
 
 @command(
+    changes=Changes("image.build", shown=("name",), not_with=("explain", "dry_run")),
     positional=["name"],
     help={
         "name": "desktop, gateway or a custom image",
@@ -58,7 +59,7 @@ def build(
     show({**summary, "disk": str(built.disk)}, as_json=json, text=str(built.disk))
 
 
-@command(name="list", help={"json": "print as JSON"})
+@command(changes=Unnoted.LOOKS, name="list", help={"json": "print as JSON"})
 def list_(_context: Any, json: bool = False) -> None:
     """Show every declared image, and whether it is built from the current sources."""
     from deskyard.plan.image.image import image_names
@@ -73,6 +74,7 @@ def list_(_context: Any, json: bool = False) -> None:
 
 
 @command(
+    changes=Unnoted.TREE,
     positional=["name"],
     help={"name": "name of the new image", "from": "the image that it starts from", "json": "print as JSON"},
 )
@@ -85,6 +87,7 @@ def new(_context: Any, name: str, from_: str = "desktop", json: bool = False) ->
 
 
 @command(
+    changes=Unnoted.LOOKS,
     positional=["first", "second"],
     help={
         "first": f"{WHICH}, or a folder with a build that was kept (a path with a `/`)",
@@ -108,7 +111,7 @@ def diff(_context: Any, first: str, second: str, files: bool = False, json: bool
     show(asdict(difference), as_json=json, text=image_text.diff(difference))
 
 
-@command(positional=["name"], help={"name": WHICH, "json": "print as JSON"})
+@command(changes=Unnoted.LOOKS, positional=["name"], help={"name": WHICH, "json": "print as JSON"})
 def hygiene(_context: Any, name: str, json: bool = False) -> None:
     """Show what was looked for in an image's disk before its first boot; a finding fails a build."""
     from deskyard.image.store import store
@@ -119,7 +122,7 @@ def hygiene(_context: Any, name: str, json: bool = False) -> None:
     show(state, as_json=json, text=image_text.hygiene(built.name, checks))
 
 
-@command(positional=["name"], help={"name": WHICH})
+@command(changes=Unnoted.LOOKS, positional=["name"], help={"name": WHICH})
 def sbom(_context: Any, name: str) -> None:
     """Print an image's bill of materials: CycloneDX 1.6, in JSON; each Debian package with its version and licences."""
     from deskyard.image.store import seal, store
@@ -128,6 +131,7 @@ def sbom(_context: Any, name: str) -> None:
 
 
 @command(
+    changes=Unnoted.LOOKS,
     positional=["name"],
     help={
         "name": WHICH,
@@ -158,7 +162,7 @@ def scan(
         raise Exit(code=1)
 
 
-@command(name="show", positional=["name"], help={"name": WHICH, "json": "print as JSON"})
+@command(changes=Unnoted.LOOKS, name="show", positional=["name"], help={"name": WHICH, "json": "print as JSON"})
 def show_(_context: Any, name: str, json: bool = False) -> None:
     """Show what a built image costs: its size and that of its packages, its boot, its memory when idle."""
     from deskyard.image.store import store
@@ -168,7 +172,9 @@ def show_(_context: Any, name: str, json: bool = False) -> None:
     show(asdict(found), as_json=json, text=image_text.facts(found))
 
 
-@command(positional=["name"], help={"name": WHICH, "json": "print as JSON"})
+@command(
+    changes=Changes("image.sign", shown=("name",)), positional=["name"], help={"name": WHICH, "json": "print as JSON"}
+)
 def sign(_context: Any, name: str, json: bool = False) -> None:
     """Sign an image that was built before images were signed, or with another key; it gets its bill of materials."""
     from deskyard.image.store import seal, signature
@@ -180,6 +186,7 @@ def sign(_context: Any, name: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Unnoted.LOOKS,
     positional=["name"],
     help={
         "name": WHICH,
@@ -198,6 +205,7 @@ def verify(_context: Any, name: str, key: str = "", json: bool = False) -> None:
 
 
 @command(
+    changes=Unnoted.LOOKS,
     positional=["name"],
     help={
         "name": "desktop, gateway or a custom image",
@@ -215,6 +223,7 @@ def test(_context: Any, name: str, keep: bool = False, json: bool = False) -> No
 
 
 @command(
+    changes=Changes("image.publish", shown=("name", "site")),
     positional=["name"],
     help={
         "name": "desktop, gateway or a custom image",
@@ -235,6 +244,7 @@ def publish(_context: Any, name: str, site: str, key: str = "", dry_run: bool = 
 
 
 @command(
+    changes=Changes("image.warm", shown=("name", "tier", "site")),
     positional=["name"],
     help={
         "name": "image of desktops: desktop or a custom one, built from the current sources",
@@ -259,6 +269,7 @@ def warm(
 
 
 @command(
+    changes=Changes("image.prune", shown=("image",)),
     help={
         "image": "this image alone; all images without it",
         "keep": "so many builds of each image stay, the newest; that of the current sources always does",

@@ -4,10 +4,10 @@ from dataclasses import asdict
 
 from invoke import Collection, Context, Exit
 
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import Unnoted, command, show
 
 
-@command(help={"json": "print JSON"})
+@command(changes=Unnoted.TREE, help={"json": "print JSON"})
 def check(_: Context, json: bool = False) -> None:
     """Say whether this tree may be tagged: version, changelog, lock, schemas, pages, docs, all committed; 1 if not."""
     from deskyard.host.places import tree

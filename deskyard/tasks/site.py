@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from invoke import Collection, Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import Changes, Unnoted, command, show
 
 if TYPE_CHECKING:
     from deskyard.site.libvirt.daemon import HypervisorState
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXAMPLE, USER = "9.0", "deskyard@pve"
 
 
-@command(help={"json": "print JSON"})
+@command(changes=Changes("site.up"), help={"json": "print JSON"})
 def up(_: Context, json: bool = False) -> None:
     """Make sure a hypervisor answers; starts a private one where systemd does not run the machine."""
     from deskyard.host.vm.accelerator import accelerator
@@ -27,7 +27,7 @@ def up(_: Context, json: bool = False) -> None:
     _show(daemon.state(), json)
 
 
-@command(help={"yes": "shut running desktops down first"})
+@command(changes=Changes("site.down"), help={"yes": "shut running desktops down first"})
 def down(_: Context, yes: bool = False) -> None:
     """End the private hypervisor; desktops keep their disks. The system's own libvirt is left alone."""
     from deskyard.site.libvirt import daemon
@@ -35,7 +35,7 @@ def down(_: Context, yes: bool = False) -> None:
     daemon.down(force=yes)
 
 
-@command(name="show", help={"json": "print JSON"})
+@command(changes=Unnoted.LOOKS, name="show", help={"json": "print JSON"})
 def show_(_: Context, json: bool = False) -> None:
     """Show what runs."""
     from deskyard.site.libvirt import daemon
@@ -43,7 +43,7 @@ def show_(_: Context, json: bool = False) -> None:
     _show(daemon.state(), json)
 
 
-@command(positional=["name"], help={"name": "name of the site", "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, positional=["name"], help={"name": "name of the site", "json": "print JSON"})
 def check(_: Context, name: str, json: bool = False) -> None:
     """Examine a site, a cluster or this machine, without changing it; exit code 1 if something has to be mended."""
     from deskyard.site.files import read_site
@@ -57,6 +57,7 @@ def check(_: Context, name: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Unnoted.LOOKS,
     positional=["name"],
     help={
         "name": "a site with backend proxmox",
@@ -83,7 +84,7 @@ def roles(_: Context, name: str, release: str = "", user: str = USER, json: bool
     show(privileges.plain(cluster, version), as_json=json, text="\n".join([*lines, token]))
 
 
-@command(positional=["name"], help={"name": "a site with backend proxmox", "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, positional=["name"], help={"name": "a site with backend proxmox", "json": "print JSON"})
 def images(_: Context, name: str, json: bool = False) -> None:
     """Show what is published at a site: finished templates, and drafts of unfinished ones."""
     from deskyard.image.publish import publish

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 from invoke import Collection, Context
 
 from deskyard.errors import ConfigError
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import Changes, Unnoted, command, show
 
 if TYPE_CHECKING:
     from deskyard.host.toolchain import FoundTool
 
 
 @command(
+    changes=Changes("toolchain.get", shown=("tool", "sha256")),
     help={
         "tool": "pulumi, packer, restic (backups) or proxmoxve (sites of that backend); pulumi and packer if left out",
         "sha256": "checksum of the official release you trust, where none is pinned (proxmoxve)",
-    }
+    },
 )
 def get(_: Context, tool: str = "", sha256: str = "") -> None:
     """Find the programs that Deskyard drives, or get what is missing: release, Go modules, distribution."""
@@ -31,7 +32,7 @@ def get(_: Context, tool: str = "", sha256: str = "") -> None:
         print(describe(get_tool(name, sha256 or None)))
 
 
-@command(name="show", default=True, help={"json": "print JSON"})
+@command(changes=Unnoted.LOOKS, name="show", default=True, help={"json": "print JSON"})
 def show_(_: Context, json: bool = False) -> None:
     """Show each program: version, where it comes from, where it is."""
     from deskyard.host.toolchain import TOOLS, find

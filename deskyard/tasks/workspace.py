@@ -5,10 +5,10 @@ from typing import Any
 from invoke import Collection, Context, Exit
 
 from deskyard.host.progress import Timings, say
-from deskyard.tasks.front import command, confirm, show
+from deskyard.tasks.front import Changes, Unnoted, command, confirm, show
 
 
-@command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
 def preview(_: Context, name: str, json: bool = False) -> None:
     """Show what `workspace.up` would change; touches nothing."""
     from deskyard.workspace import workspace
@@ -19,6 +19,7 @@ def preview(_: Context, name: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Changes("workspace.up", "name", ("remove",)),
     help={
         "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
         "remove": "desktop to delete, disk and all, that is no longer declared (repeatable)",
@@ -51,7 +52,7 @@ def up(
     show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))
 
 
-@command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
 def environment(_: Context, name: str, json: bool = False) -> None:
     """Print what a shell needs for `pulumi` on a workspace: eval "$(./inv workspace.environment NAME)"."""
     from deskyard.workspace import shell
@@ -61,11 +62,12 @@ def environment(_: Context, name: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Unnoted.LOOKS,
     help={
         "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
         "drift": "look for what was changed by hand as well; exit code 1 if anything was",
         "json": "print JSON",
-    }
+    },
 )
 def status(_: Context, name: str, drift: bool = False, json: bool = False) -> None:
     """Show the door, the machines and the routes of a workspace."""
@@ -78,11 +80,12 @@ def status(_: Context, name: str, drift: bool = False, json: bool = False) -> No
 
 
 @command(
+    changes=Unnoted.LOOKS,
     help={
         "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
         "against": "a second workspace that is up: neither may reach anything of the other",
         "json": "print JSON",
-    }
+    },
 )
 def verify(_: Context, name: str, against: str = "", json: bool = False) -> None:
     """Prove the isolation of a running workspace from inside its machines; changes nothing, exit code 1 if it fails."""
@@ -94,7 +97,7 @@ def verify(_: Context, name: str, against: str = "", json: bool = False) -> None
         raise Exit(code=1)
 
 
-@command(help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, help={"name": "workspace: Pulumi.NAME.yaml in stacks/workspace", "json": "print JSON"})
 def health(_: Context, name: str, json: bool = False) -> None:
     """Look whether a workspace's gateway and desktops are well; exit code 1 if something failed, for cron."""
     from deskyard.life import health as workspace_health
@@ -106,11 +109,12 @@ def health(_: Context, name: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Changes("workspace.stop", "name"),
     help={
         "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
         "force": "pull the plug of every machine: what programs have not written to disk is lost",
         "json": "print JSON",
-    }
+    },
 )
 def stop(_: Context, name: str, force: bool = False, json: bool = False) -> None:
     """Shut down a workspace's desktops and its gateway, and keep them off; nothing is deleted."""
@@ -121,11 +125,12 @@ def stop(_: Context, name: str, force: bool = False, json: bool = False) -> None
 
 
 @command(
+    changes=Changes("workspace.start", "name"),
     help={
         "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
         "wait": "wait until every route answers (--no-wait: do not)",
         "json": "print JSON",
-    }
+    },
 )
 def start(_: Context, name: str, wait: bool = True, json: bool = False) -> None:
     """Start a workspace's gateway and all its desktops, and wait until their routes answer."""
@@ -136,13 +141,14 @@ def start(_: Context, name: str, wait: bool = True, json: bool = False) -> None:
 
 
 @command(
+    changes=Changes("workspace.destroy", "name"),
     help={
         "name": "workspace: Pulumi.NAME.yaml in stacks/workspace",
         "yes": "do not ask",
         "backup": "make a last backup of each desktop, and verify it, before anything is touched (--no-backup: do not)",
         "dry_run": "say what would be backed up, what stays and what is lost; touch nothing",
         "json": "print JSON",
-    }
+    },
 )
 def destroy(
     _: Context, name: str, yes: bool = False, backup: bool = True, dry_run: bool = False, json: bool = False

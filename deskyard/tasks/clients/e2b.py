@@ -2,10 +2,11 @@
 
 from invoke import Collection, Context
 
-from deskyard.tasks.front import command
+from deskyard.tasks.front import Unnoted, command
 
 
 @command(
+    changes=Unnoted.AUDITED,
     help={
         "port": "TCP port of the API and of the sandboxes (default: 3000; 0: a free one)",
         "host": "address to listen on (default: 127.0.0.1); one that others reach needs a certificate",
@@ -18,7 +19,7 @@ from deskyard.tasks.front import command
         "at-timeout": "what is done at the end of a sandbox's time: stop (default), destroy, nothing",
         "task-seconds": "sandboxes are desktops for a task, which go after so many seconds at the latest",
         "json": "print JSON",
-    }
+    },
 )
 def serve(
     _: Context,

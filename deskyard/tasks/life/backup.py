@@ -2,12 +2,12 @@
 
 from invoke import Collection, Context, Exit
 
-from deskyard.tasks.front import command, confirm, show
+from deskyard.tasks.front import Changes, Unnoted, command, confirm, show
 
 TARGET, JSON = "WORKSPACE/DESKTOP", "print JSON"
 
 
-@command(help={"target": TARGET, "json": JSON})
+@command(changes=Changes("backup.run", "target"), help={"target": TARGET, "json": JSON})
 def run(_: Context, target: str, json: bool = False) -> None:
     """Make a backup of a desktop while it runs, or is off; it counts once backup.verify has booted it."""
     from deskyard.life.backup import backup, shown
@@ -16,7 +16,7 @@ def run(_: Context, target: str, json: bool = False) -> None:
     show(done, as_json=json, text=shown.line(done["backup"]))
 
 
-@command(name="list", help={"target": TARGET, "json": JSON})
+@command(changes=Unnoted.LOOKS, name="list", help={"target": TARGET, "json": JSON})
 def list_(_: Context, target: str, json: bool = False) -> None:
     """List a desktop's backups, the oldest first; half ones are none."""
     from deskyard.life.backup import backup
@@ -25,7 +25,10 @@ def list_(_: Context, target: str, json: bool = False) -> None:
     show(found, as_json=json, text=backup.text(found))
 
 
-@command(help={"target": TARGET, "backup": "id of the backup (default: the newest)", "json": JSON})
+@command(
+    changes=Changes("backup.verify", "target", ("backup",)),
+    help={"target": TARGET, "backup": "id of the backup (default: the newest)", "json": JSON},
+)
 def verify(_: Context, target: str, backup: str = "latest", json: bool = False) -> None:
     """Restore a backup into a machine without any NIC, boot it, and read back what was written before: it counts."""
     from deskyard.life.backup import restoration, shown
@@ -35,6 +38,7 @@ def verify(_: Context, target: str, backup: str = "latest", json: bool = False) 
 
 
 @command(
+    changes=Changes("backup.restore", "target", ("name",)),
     help={
         "target": TARGET,
         "name": "id of the backup, or latest",
@@ -43,7 +47,7 @@ def verify(_: Context, target: str, backup: str = "latest", json: bool = False) 
         "force": "pull the plug of a desktop that does not shut down",
         "wait": "wait until its routes answer (--no-wait: do not)",
         "json": JSON,
-    }
+    },
 )
 def restore(
     _: Context,
@@ -72,13 +76,14 @@ def restore(
 
 
 @command(
+    changes=Unnoted.LOOKS,
     help={
         "target": TARGET,
         "path": "a folder of its /home, or a file",
         "backup": "id of the backup (default: the newest)",
         "recursive": "all that is below the folder",
         "json": JSON,
-    }
+    },
 )
 def files(
     _: Context, target: str, path: str = "/home", backup: str = "latest", recursive: bool = False, json: bool = False
@@ -91,6 +96,7 @@ def files(
 
 
 @command(
+    changes=Changes("backup.get", "target", ("path", "to", "backup")),
     help={
         "target": TARGET,
         "path": "a file of its /home, or a folder with all that is in it: /home/agent/NAME",
@@ -99,7 +105,7 @@ def files(
         "force": "replace files that are there already",
         "dry-run": "write nothing; say what would be brought",
         "json": JSON,
-    }
+    },
 )
 def get(
     _: Context,
@@ -125,6 +131,7 @@ def get(
 
 
 @command(
+    changes=Changes("backup.prune", "target", only_with="yes"),
     help={
         "target": TARGET,
         "keep-last": "keep the last N",
@@ -135,7 +142,7 @@ def get(
         "keep-yearly": "keep the last of each of N years",
         "yes": "do it; without, only what would go is said",
         "json": JSON,
-    }
+    },
 )
 def prune(
     _: Context,

@@ -2,10 +2,11 @@
 
 from invoke import Collection, Context, Exit
 
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import Changes, command, show
 
 
 @command(
+    changes=Changes("care.run", "target"),
     help={
         "target": "WORKSPACE, or WORKSPACE/DESKTOP",
         "due": "only what is due: backups by schedule, one look a day, updates once in each window; for a timer",
@@ -13,7 +14,7 @@ from deskyard.tasks.front import command, show
         "dry_run": "look, and say what would be done",
         "clock_is_right": "the clock did not jump, whatever it looks like: what has had its time may be deleted",
         "json": "print JSON",
-    }
+    },
 )
 def run(
     _: Context,

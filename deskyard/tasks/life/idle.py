@@ -2,16 +2,17 @@
 
 from invoke import Context
 
-from deskyard.tasks.front import command, show
+from deskyard.tasks.front import Changes, command, show
 
 
 @command(
+    changes=Changes("desktop.idle", "workspace", only_with="stop"),
     help={
         "workspace": "name of the workspace",
         "stop": "stop those that nobody has used for as long as they are declared to stay, and start those that "
         "sleep and whose page somebody has opened; for a timer",
         "json": "print JSON",
-    }
+    },
 )
 def idle(_: Context, workspace: str, stop: bool = False, json: bool = False) -> None:
     """Show who or what used each desktop last, and when it is stopped because nobody does.

@@ -4,15 +4,14 @@ import sys
 
 from invoke import Collection, Context, Exit
 
-from deskyard.tasks.front import command, confirm, show
+from deskyard.tasks.front import STOPPED, Changes, Unnoted, command, confirm, show
 
-STOPPED = 130
 WORKSPACE = "name of the workspace"
 IMAGE, TIER = "only one of this image", "only one of this tier"
 FOR = "for so long, then it is removed by the next task that makes one, or by the pool's timer: 30m, 8h, 2d"
 
 
-@command(name="list", help={"workspace": WORKSPACE, "json": "print JSON"})
+@command(changes=Unnoted.LOOKS, name="list", help={"workspace": WORKSPACE, "json": "print JSON"})
 def list_(_: Context, workspace: str, json: bool = False) -> None:
     """Say of each seat whether it is free, or how its desktop is and who has it."""
     from deskyard.life.pool import pool
@@ -21,7 +20,7 @@ def list_(_: Context, workspace: str, json: bool = False) -> None:
     show(found, as_json=json, text=pool.text(found))
 
 
-@command(help={"workspace": WORKSPACE, "json": "print JSON"})
+@command(changes=Changes("pool.fill", "workspace"), help={"workspace": WORKSPACE, "json": "print JSON"})
 def fill(_: Context, workspace: str, json: bool = False) -> None:
     """Make as many desktops as the pool keeps ready; those that waited too long, or that nobody has, go before."""
     from deskyard.life.pool import filling, pool
@@ -30,7 +29,10 @@ def fill(_: Context, workspace: str, json: bool = False) -> None:
     show(done, as_json=json, text=pool.text(done))
 
 
-@command(help={"workspace": WORKSPACE, "image": IMAGE, "tier": TIER, "for_": FOR, "json": "print JSON"})
+@command(
+    changes=Changes("pool.claim", "workspace", ("image", "tier", "for_")),
+    help={"workspace": WORKSPACE, "image": IMAGE, "tier": TIER, "for_": FOR, "json": "print JSON"},
+)
 def claim(_: Context, workspace: str, image: str = "", tier: str = "", for_: str = "8h", json: bool = False) -> None:
     """Take a desktop that waits: it is yours at once, and nobody else ever gets it."""
     from deskyard.access import access
@@ -40,7 +42,7 @@ def claim(_: Context, workspace: str, image: str = "", tier: str = "", for_: str
     show(found, as_json=json, text=pool.line(found))
 
 
-@command(help={"workspace": WORKSPACE, "json": "print JSON"})
+@command(changes=Changes("pool.drain", "workspace"), help={"workspace": WORKSPACE, "json": "print JSON"})
 def drain(_: Context, workspace: str, json: bool = False) -> None:
     """Remove the desktops that wait; nothing of anybody is in them. Those that somebody has stay."""
     from deskyard.life.pool import pool
@@ -50,6 +52,7 @@ def drain(_: Context, workspace: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Changes("desktop.run", "workspace", ("image", "tier", "for_")),
     help={
         "workspace": WORKSPACE,
         "rm": "remove it when the command has ended, or without one at Ctrl-C",
@@ -57,7 +60,7 @@ def drain(_: Context, workspace: str, json: bool = False) -> None:
         "tier": TIER,
         "for_": FOR,
         "json": "print JSON; a command's output goes before it",
-    }
+    },
 )
 def run(
     context: Context,
@@ -98,7 +101,10 @@ def run(
         raise Exit(code=code)
 
 
-@command(help={"target": "WORKSPACE/DESKTOP", "yes": "do not ask", "json": "print JSON"})
+@command(
+    changes=Changes("desktop.release", "target"),
+    help={"target": "WORKSPACE/DESKTOP", "yes": "do not ask", "json": "print JSON"},
+)
 def release(_: Context, target: str, yes: bool = False, json: bool = False) -> None:
     """Remove a disposable desktop with ALL ITS DATA; its seat is free for another."""
     from deskyard.life.pool import pool

@@ -4,19 +4,20 @@ import time
 
 from invoke import Collection, Context
 
-from deskyard.tasks.front import command, confirm, show
+from deskyard.tasks.front import Changes, Unnoted, command, confirm, show
 
 TARGET, NAME, JSON = "WORKSPACE/DESKTOP", "name of the snapshot", "print JSON"
 
 
 @command(
+    changes=Changes("snapshot.create", "target", ("name", "expires")),
     help={
         "target": TARGET,
         "name": "name of the new snapshot",
         "text": "a line that says what it is for",
         "expires": "delete it after so long, at the next care.run or snapshot: 12h, 7d (default: keep it)",
         "json": JSON,
-    }
+    },
 )
 def create(_: Context, target: str, name: str, text: str = "", expires: str = "", json: bool = False) -> None:
     """Take a snapshot of a desktop: with its memory while it runs, of its disk alone while it is off."""
@@ -29,7 +30,7 @@ def create(_: Context, target: str, name: str, text: str = "", expires: str = ""
     show(found, as_json=json, text=snapshot.text(found))
 
 
-@command(name="list", help={"target": TARGET, "json": JSON})
+@command(changes=Unnoted.LOOKS, name="list", help={"target": TARGET, "json": JSON})
 def list_(_: Context, target: str, json: bool = False) -> None:
     """List a desktop's snapshots, the oldest first."""
     from deskyard.life import snapshot
@@ -39,6 +40,7 @@ def list_(_: Context, target: str, json: bool = False) -> None:
 
 
 @command(
+    changes=Changes("snapshot.restore", "target", ("name",)),
     help={
         "target": TARGET,
         "name": NAME,
@@ -46,7 +48,7 @@ def list_(_: Context, target: str, json: bool = False) -> None:
         "dry_run": "say what would be done and lost; touch nothing",
         "wait": "wait until its routes answer (--no-wait: do not)",
         "json": JSON,
-    }
+    },
 )
 def restore(
     _: Context,
@@ -72,7 +74,10 @@ def restore(
     show(done, as_json=json, text=power.text(done))
 
 
-@command(help={"target": TARGET, "name": NAME, "yes": "do not ask", "json": JSON})
+@command(
+    changes=Changes("snapshot.delete", "target", ("name",)),
+    help={"target": TARGET, "name": NAME, "yes": "do not ask", "json": JSON},
+)
 def delete(_: Context, target: str, name: str, yes: bool = False, json: bool = False) -> None:
     """Delete a snapshot of a desktop; the desktop and its other snapshots stay as they are."""
     from deskyard.life import snapshot

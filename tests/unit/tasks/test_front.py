@@ -9,15 +9,15 @@ import pytest
 from invoke import Context, Exit
 
 from deskyard.errors import ConfigError
-from deskyard.tasks.front import command
+from deskyard.tasks.front import Unnoted, command
 
 
-@command()
+@command(changes=Unnoted.LOOKS)
 def broken(_: Context, json: bool = False) -> None:
     raise ConfigError("desktops[0].tier", "huge", "is no tier", "choose one of: free, pro, max")
 
 
-@command()
+@command(changes=Unnoted.LOOKS)
 def interrupted(_: Context) -> None:
     raise KeyboardInterrupt
 

@@ -1,0 +1,196 @@
+"""A task that changes something is noted as it begins and as it ends; one that looks is not, and no secret ever is."""
+
+import inspect
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invoke import Context, Exit
+
+from deskyard.errors import ConfigError
+from deskyard.host import changes
+from deskyard.host.changes import DONE, FAILED, INTERRUPTED, RUNNING, Spool
+from deskyard.tasks.front import Changes, Unnoted, command
+from tasks import ns
+from tests.support.inv import inv
+
+TREE = Path(__file__).resolve().parents[3]
+TASKS = {name: ns[name] for name in ns.task_names}
+# Whoever adds a task that only looks adds it here, too.
+LOOKING = {
+    *("access.list", "access.audit", "backup.list", "backup.files", "control.status", "control.audit", "desktop.wait"),
+    *("desktop.events", "desktop.health", "desktop.system", "desktop.keys", "egress.list", "egress.denied"),
+    *("egress.traffic", "egress.ask", "host.prepare", "host.show", "image.list", "image.diff", "image.hygiene"),
+    *("image.sbom", "image.scan", "image.show", "image.verify", "image.test", "pool.list", "site.show", "site.check"),
+    *("site.roles", "site.images", "snapshot.list", "toolchain.show", "workspace.preview", "workspace.environment"),
+    *("workspace.status", "workspace.verify", "workspace.health"),
+}
+AUDITED = {"control.backup", "control.person", "control.key", "control.oidc", "control.mail", "e2b.serve"}
+SECRET = "correct horse battery"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path / "stacks"))
+    (tmp_path / "stacks").mkdir()
+    return tmp_path
+
+
+def noted() -> list[tuple[str, str]]:
+    return [(line.run.task, line.state) for line in Spool().lines()]
+
+
+def kept(home: Path) -> str:
+    """All that stands in the spool."""
+    return "".join(path.read_text() for path in (home / "state/changes").iterdir())
+
+
+@command(changes=Changes("desktop.mend", "target", ("how",), only_with="really"))
+def mend(
+    _: Context,
+    target: str,
+    how: str = "",
+    word: str = "",
+    really: bool = True,
+    dry_run: bool = False,
+    json: bool = False,
+) -> str:
+    if how == "wrong":
+        raise ConfigError("--how", SECRET, "is no way", "choose another")
+    if how in ("crash", "stop", "leave"):
+        raise {"crash": RuntimeError(SECRET), "stop": KeyboardInterrupt(), "leave": Exit(code=3)}[how]
+    return "mended"
+
+
+@command(changes=Unnoted.LOOKS)
+def look(_: Context, target: str) -> str:
+    return target
+
+
+def test_a_task_that_changes_something_is_noted_as_it_begins_and_as_it_ends(home: Path) -> None:
+    assert mend(Context(), target="lab/first", how="well", word=SECRET, json=True) == "mended"
+    began, ended = Spool().lines()
+    assert (began.state, ended.state) == (RUNNING, DONE) and began.run == ended.run
+    run = began.run
+    assert (run.task, run.workspace, run.desktop, run.operator) == ("desktop.mend", "lab", "first", changes.operator())
+    # Of an option whose value is not for everybody its name stands there.
+    assert run.options == {"how": "well", "word": None} and SECRET not in kept(home)
+    assert not changes.is_gone(run.process)
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "field", "reason"),
+    [
+        ("wrong", FAILED, "--how", "is no way"),
+        ("crash", FAILED, "", "RuntimeError"),
+        ("leave", FAILED, "", "exit code 3"),
+        ("stop", INTERRUPTED, "", ""),
+    ],
+)
+def test_a_task_that_fails_is_noted_with_its_reason_and_not_its_value(
+    home: Path, how: str, state: str, field: str, reason: str
+) -> None:
+    with pytest.raises((Exit, RuntimeError)):
+        mend(Context(), target="lab/first", how=how)
+    ended = Spool().lines()[-1]
+    assert (ended.state, ended.field, ended.reason) == (state, field, reason)
+    assert SECRET not in kept(home) and len(noted()) == 2
+
+
+def test_a_dry_run_and_a_look_are_not_noted(home: Path) -> None:
+    assert mend(Context(), target="lab/first", dry_run=True) == "mended"
+    assert mend(Context(), target="lab/first", really=False) == "mended"
+    assert look(Context(), target="lab") == "lab"
+    assert not (home / "state").exists()
+
+
+def test_a_disk_that_takes_no_line_is_said_and_keeps_nobody_from_their_work(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(changes.os, "fsync", full)
+    assert mend(Context(), target="lab/first") == "mended"
+    assert capsys.readouterr().err.count("not noted for Mission Control's audit: [Errno 28] No space left") == 2
+
+
+def test_every_task_says_whether_it_changes_something_and_by_its_own_name() -> None:
+    by_why: dict[str, set[str]] = {why: set() for why in Unnoted}
+    for name, task in TASKS.items():
+        marked = task.changes
+        if isinstance(marked, Unnoted):
+            by_why[marked].add(name)
+            continue
+        parameters = set(inspect.signature(task.body).parameters)
+        named = {*marked.shown, *marked.not_with, marked.of, marked.only_with} - {"", "dry_run"}
+        assert (marked.task, named - parameters) == (name, set())
+    assert by_why[Unnoted.LOOKS] == LOOKING
+    assert by_why[Unnoted.AUDITED] == AUDITED
+    of_tree = {name for name in by_why[Unnoted.TREE] if name.partition(".")[0] not in ("bench", "check")}
+    assert of_tree == {"test", "image.new", "docs.build", "release.check"}
+
+
+def test_a_task_without_a_mark_cannot_be_declared() -> None:
+    with pytest.raises(TypeError, match="changes"):
+        command(help={})  # type: ignore[call-arg]
+
+
+def test_words_that_are_given_to_an_agent_and_keys_are_in_no_line(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(SECRET))
+    for arguments in (
+        ("agent.task", "lab/first", SECRET, "--session", "report"),
+        ("desktop.set-key", "lab", "anthropic"),
+        ("snapshot.create", "lab/first", "before", "--text", SECRET),
+        ("egress.decide", "lab", "0a1b2c", "--refuse", "--reason", SECRET),
+    ):
+        assert inv(capsys, *arguments).code == 1
+    found = [(line.run.task, line.run.options) for line in Spool().lines() if line.state == FAILED]
+    assert found == [
+        ("agent.task", {"text": None, "session": "report"}),
+        ("desktop.set-key", {"key": "anthropic"}),
+        ("snapshot.create", {"name": "before", "text": None}),
+        ("egress.decide", {"ticket": "0a1b2c", "refuse": True, "reason": None}),
+    ]
+    assert SECRET not in kept(home)
+
+
+def test_what_stands_behind_two_dashes_is_in_no_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert inv(capsys, "desktop.run", "lab", "--", "export", f"TOKEN={SECRET}").code == 1
+    assert noted() == [("desktop.run", RUNNING), ("desktop.run", FAILED)]
+    assert SECRET not in kept(home)
+
+
+def test_what_a_worker_does_is_noted_by_no_task(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = {"kind": "desktop.stop", "workspace": "lab", "desktop": "lab.first", "input": {}}
+    done = subprocess.run(
+        [sys.executable, "-m", "deskyard.control.jobs.child"],
+        cwd=TREE, env=dict(os.environ), input=json.dumps(wanted) + "\n", text=True, capture_output=True, check=False,
+    )  # fmt: skip
+    # It came as far as the task does, in the same home.
+    assert json.loads(done.stdout.splitlines()[-1])["problem"]["field"] == "workspace"
+    assert not (home / "state/changes").exists()
+    assert inv(capsys, "desktop.stop", "lab/first").code == 1
+    assert noted() == [("desktop.stop", RUNNING), ("desktop.stop", FAILED)]
+
+
+def test_what_a_task_changes_is_noted_without_mission_control(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from deskyard.life import power
+
+    done = {"workspace": "lab", "desktop": "first", "power": "stopped"}
+    monkeypatch.setattr(power, "stop", lambda *_, force: done | {"force": force})
+    monkeypatch.setattr(power, "text", lambda _: "stopped")
+    assert inv(capsys, "desktop.stop", "lab/first", "--force").code == 0
+    (_, ended) = Spool().lines()
+    assert (ended.state, ended.run.desktop, ended.run.options) == (DONE, "first", {"force": True})
+    assert not (home / "control").exists()
