@@ -52,7 +52,7 @@ CLEARED = (
     " operation, workspace, api_key, key_proof, session, passkey",
     "traffic, moment, refused_name, usage_interval, tier_price, budget, closing, quota, alert, delivery,"
     " webhook_secret, webhook",
-    "retention, enrolment, challenge, claim_kept, person",
+    "retention, enrolment, challenge, claim_kept, host_task, host_spool, person",
 )
 # Tables, and those that refer to them.
 REFERRING = """with recursive cleared as (

@@ -70,6 +70,8 @@ def furnish(mission: Lab) -> None:
         f"insert into quota (subject, desktops, actor) values ('workspace:lab', 900, '{MARK}')",
         f"insert into traffic values ('lab', 'lab.first', current_date, '{MARK}.test', 1, 1, 1)",
         f"insert into moment values ('lab', 'lab.first', 'door', '{MARK}', now(), 'drives', '{MARK}', '{MARK}', 1)",
+        "insert into host_task (id, workspace_id, desktop_id, task, actor, began_at, state, detail, process)"
+        f" values ('x:{MARK}', 'lab', 'lab.first', 'desktop.stop', 'host:{MARK}', now(), 'done', '{MARK}', '')",
         f"insert into retention (subject, days, actor) values ('workspace:lab', 9, '{MARK}')",
         f"insert into person (id, name, role, workspaces) values ('pe_lab', '{MARK}', 'viewer', '{{lab}}')",
         "insert into seat (id, workspace_id, name, tier, image, address, state, machine, claimed_by)"

@@ -106,6 +106,23 @@ def test_what_a_look_brings_stands_there_without_a_reload(browser: Browser, esta
     browser.wait("what it brought", lambda: words(browser) == ["Ada: drives"])
 
 
+def test_what_is_done_at_the_host_stands_there_with_who_did_it_as_soon_as_the_desktop_turns(
+    browser: Browser, estate: Estate
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.sees("Nothing yet. What is done to")
+    task = moment("task", "desktop.stop", actor="host:ada", detail="--force", state="done", at=ago(seconds=5))
+    estate.moments[DESK] = [task]
+    estate.change(DESK, state="paused")
+    browser.wait("the task", lambda: words(browser) == ["./inv desktop.stop"])
+    browser.sees("--force, by ada at the host")
+    browser.choose("select[aria-label='Of the timeline']", "what was said")
+    browser.sees("Nothing of that is known")
+    browser.choose("select[aria-label='Of the timeline']", "what was done to it")
+    browser.wait("the task again", lambda: words(browser) == ["./inv desktop.stop"])
+
+
 def alerts(browser: Browser) -> list[str]:
     """The state and the rule of each alert that is shown."""
     found: list[str] = browser.script(

@@ -70,9 +70,10 @@ export function canRepeat(operation: Operation): boolean {
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 
-/** The name of somebody whom the API calls `person:Ada`, `key:ci:dyk1` or `agent:demo.desk`. */
+/** The name of somebody whom the API calls `person:Ada`, `key:ci:dyk1`, `agent:demo.desk` or `host:ada`: an account there. */
 export function whoIs(actor: string): string {
   const [kind, name] = actor.split(":");
+  if (kind === "host") return `${actor.slice(5)} at the host`;
   if (kind === "agent") return "agent";
   if (kind === "key") return `key ${name}`;
   return name ?? actor;

@@ -21,7 +21,7 @@ from deskyard.control.store.pool import pool
 from deskyard.control.store.upsert import put
 from deskyard.control.tasks import seen as seats
 from deskyard.control.tasks.seen import agent_of
-from deskyard.control.watch import sight
+from deskyard.control.watch import changes, sight
 from deskyard.control.watch.usage import FOLLOWED
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
@@ -50,6 +50,7 @@ class Observer:
     def __init__(self, url: str, ask: events.Ask | None = None, tell: Tell = access.tell_stages) -> None:
         self._url, self._ask, self._tell = url, ask, tell
         self._pool = pool(url)
+        self._changes = changes.Intake()
         self._stamps = Stamps()
         self._seen: dict[str, tuple[Stamp, Stamp]] = {}
         # Whose declaration could not be read, as while its cluster did not answer.
@@ -78,7 +79,7 @@ class Observer:
             self._ended.wait(LOOK_SECONDS)
 
     def look(self, link: Link) -> None:
-        """Read what changed of the declarations, and follow each workspace that has machines to follow."""
+        """Read what changed of the declarations and what tasks noted, and follow each workspace that has machines."""
         names = declaration.stack_names()
         link.execute("update workspace set gone_at = now() where gone_at is null and not id = any(%s)", [names])
         link.execute("update desktop set gone_at = now() where gone_at is null and not workspace_id = any(%s)", [names])
@@ -109,6 +110,7 @@ class Observer:
             self._stamps.forget(name)
             del self._followers[name]
             self._seen.pop(name, None)
+        self._changes.look(link)
 
     def _end_follower(self, name: str) -> None:
         if name in self._followers:

@@ -233,7 +233,7 @@ class Moment(TypedDict):
     """Something that happened to a desktop."""
 
     id: str
-    kind: Literal["operation", "machine", "message", "tool", "approval", "alert", "session", "refusal"]
+    kind: Literal["operation", "machine", "message", "tool", "approval", "alert", "session", "refusal", "task"]
     at: str
     what: str
     actor: str

@@ -165,7 +165,7 @@ export interface Message {
   claimed: Claimed | null;
 }
 
-export type MomentKind = "operation" | "machine" | "message" | "tool" | "approval" | "alert" | "session" | "refusal";
+export type MomentKind = "operation" | "machine" | "message" | "tool" | "approval" | "alert" | "session" | "refusal" | "task";
 
 export interface Moment {
   id: string;

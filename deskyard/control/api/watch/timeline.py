@@ -14,7 +14,7 @@ from deskyard.control.people.scopes import APPROVALS, READ
 
 router = APIRouter(prefix="/api", tags=["desktops"])
 Reader = Annotated[Caller, Depends(may(READ))]
-Kind = Literal["operation", "machine", "message", "tool", "approval", "alert", "session", "refusal"]
+Kind = Literal["operation", "machine", "message", "tool", "approval", "alert", "session", "refusal", "task"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MOST_DETAIL = 300
 FIRST = ("infinity", "")
@@ -57,6 +57,11 @@ OF_KIND: dict[Kind, str] = {
     "refusal": """
         select 'refusal:' || key as id, at, what, actor, detail, '' as state, times, key as subject
         from moment where desktop_id = %(desktop)s and source = 'egress'""",
+    # What is done to a whole workspace at the host is done to its desktops, too.
+    "task": """
+        select 'task:' || id as id, began_at as at, task as what, actor, detail, state, 1 as times, id as subject
+        from host_task where desktop_id = %(desktop)s
+          or (desktop_id is null and workspace_id = split_part(%(desktop)s, '.', 1))""",
 }
 PART = f"""(select '{{kind}}' as part, id, at, what, actor, left(detail, {MOST_DETAIL}) as detail, state, times, subject
   from ({{query}}) {{kind}}
@@ -70,12 +75,13 @@ class Moment(Form):
     kind: Kind
     at: datetime
     what: str = Field(
-        description="Of an operation its kind, of an alert its rule, of an approval the name and port; of a machine "
+        description="Of an operation its kind, of an alert its rule, of an approval the name and port, of a task of "
+        "./inv at the host its name; of a machine "
         "`runs`, `is off`, or `is not watched`: nobody looked from then on, and the time does not count."
     )
     actor: str
     detail: str
-    state: str = Field(description="As the operation, message, tool, approval or alert has it now; else empty.")
+    state: str = Field(description="As the operation, message, tool, approval, alert or task has it now; else empty.")
     times: int = Field(description="How often, of a refusal: those of an hour, a target and a reason are one moment.")
     subject: str = Field(description="The operation, the conversation, the approval or the alert.")
 

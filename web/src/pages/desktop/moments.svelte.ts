@@ -10,7 +10,7 @@ const PAGE = 100;
 export const CHOICES: Record<string, readonly MomentKind[]> = {
   everything: [],
   "what was said": ["message", "tool"],
-  "what was done to it": ["operation", "machine"],
+  "what was done to it": ["operation", "machine", "task"],
   "who was there": ["session"],
   "refused and asked": ["refusal", "approval"],
   alerts: ["alert"],
