@@ -1,4 +1,4 @@
-"""What tasks change at this host: who ran which, on what, and how it ended; lines that Mission Control takes in.
+"""Tasks that change something at this host: who ran which, on what, and how it ended, for Mission Control to take in.
 
 Nobody need read them. Two files hold them, each of a bounded size, and the older one goes when the newer one is full.
 Lines have numbers without a gap: whoever reads knows how many went before they were read.

@@ -89,6 +89,12 @@ def run(name: str, desktop: str | None = None, how: How = How()) -> dict[str, An
     return found
 
 
+def has_changed(found: dict[str, Any]) -> bool:
+    """Whether a run did anything but look."""
+    done = ("updated", "freed_mib", "restarted", "backup", "expired")
+    return bool(found["halted"]) or any(row[name] for row in found["desktops"] for name in done)
+
+
 def text(found: dict[str, Any]) -> str:
     """A line for each machine that was halted and each desktop, and one for each thing that waits or is wrong."""
     lines = [halted.line(found["workspace"], row) for row in found["halted"]]

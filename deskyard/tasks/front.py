@@ -40,7 +40,7 @@ class Unnoted(StrEnum):
 
 @dataclass(frozen=True)
 class Changes:
-    """What a task changes: its name, and the argument that says WORKSPACE or WORKSPACE/DESKTOP.
+    """A task that changes something: its name, and the argument that says WORKSPACE or WORKSPACE/DESKTOP.
 
     Of its options flags and numbers are noted, of `shown` also the text: it holds no secret and is not long.
     """
@@ -50,6 +50,8 @@ class Changes:
     shown: tuple[str, ...] = ()
     only_with: str = ""  # without this option it only looks
     not_with: tuple[str, ...] = ("dry_run",)  # with one of these it only looks
+    # With this argument it is for a timer, and answers whether it did anything: a run that did nothing is not noted.
+    on_timer: str = ""
 
     def run(self, given: dict[str, Any], defaults: dict[str, Any]) -> Run | None:
         """A run with these arguments; None if it changes nothing."""
@@ -78,8 +80,8 @@ def command(*args: Any, changes: Changes | Unnoted, **options: Any) -> Callable[
         @functools.wraps(body)
         def guarded(*positional: P.args, **named: P.kwargs) -> T:
             try:
-                with _ended_as_by_ctrl_c(), _noted(_run(changes, body, positional, named)):
-                    return body(*positional, **named)
+                with _ended_as_by_ctrl_c():
+                    return _noted(changes, body, positional, named)
             except DeskyardError as error:
                 if named.get("json"):
                     show({"error": error.as_dict()}, as_json=True)
@@ -96,29 +98,17 @@ def command(*args: Any, changes: Changes | Unnoted, **options: Any) -> Callable[
     return decorate
 
 
-def _run(
-    changes: Changes | Unnoted, body: Callable[..., Any], positional: tuple[Any, ...], named: dict[str, Any]
-) -> Run | None:
-    if isinstance(changes, Unnoted):
-        return None
-    signature = inspect.signature(body)
-    bound = signature.bind(*positional, **named)
-    bound.apply_defaults()
-    # The first is Invoke's context.
-    names = list(signature.parameters)[1:]
-    defaults = {name: signature.parameters[name].default for name in names}
-    return changes.run({name: bound.arguments[name] for name in names}, defaults)
-
-
-@contextmanager
-def _noted(run: Run | None) -> Iterator[None]:
-    """Note that a run begins, and how it ends."""
-    if run is None:
-        yield
-        return
-    _note(run, RUNNING)
+def _noted(changes: Changes | Unnoted, body: Callable[..., T], positional: Any, named: Any) -> T:
+    """Run a task, and note that it begins and how it ends."""
+    given, defaults = _arguments(body, positional, named)
+    run = changes.run(given, defaults) if isinstance(changes, Changes) else None
+    if run is None or isinstance(changes, Unnoted):
+        return body(*positional, **named)
+    on_timer = bool(given.get(changes.on_timer))
+    if not on_timer:
+        _note(run, RUNNING)
     try:
-        yield
+        done = body(*positional, **named)
     except DeskyardError as error:
         _note(run, FAILED, str(error.field), error.reason)
         raise
@@ -130,10 +120,22 @@ def _noted(run: Run | None) -> Iterator[None]:
         _note(run, state, reason=f"exit code {left.code}" if state == FAILED else "")
         raise
     except BaseException as error:
-        # What it says was written for nobody in particular, and may hold anything.
+        # Its text was written for nobody in particular, and may hold anything.
         _note(run, FAILED, reason=type(error).__name__)
         raise
-    _note(run, DONE)
+    if done or not on_timer:
+        _note(run, DONE)
+    return done
+
+
+def _arguments(body: Callable[..., Any], positional: Any, named: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of a call and the defaults, by their names, without Invoke's context, which is the first."""
+    signature = inspect.signature(body)
+    bound = signature.bind(*positional, **named)
+    bound.apply_defaults()
+    names = list(signature.parameters)[1:]
+    defaults = {name: signature.parameters[name].default for name in names}
+    return {name: bound.arguments[name] for name in names}, defaults
 
 
 def _note(run: Run, state: str, field: str = "", reason: str = "") -> None:

@@ -120,11 +120,12 @@ class Seats:
                 remedy = f"./inv desktop.release {target}, or take the change back"
                 raise SiteError("seat", target, reason, remedy)
 
-    def sweep(self, declared: Declared, *, whole: bool = False) -> None:
-        """Remove what has had its time or has nobody any more; `whole`: nobody else moves machines of the workspace.
+    def sweep(self, declared: Declared, *, whole: bool = False) -> list[str]:
+        """Remove what has had its time or has nobody any more, and name the seats.
 
-        While the clock has jumped ahead, what somebody has stays.
+        `whole`: nobody else moves machines of the workspace. While the clock has jumped ahead, what somebody has stays.
         """
+        removed = []
         jumped = jump.look(self.workspace)
         there = {*self.ledger.machines(), *self.disposables.there()}
         for seat in sorted(there):
@@ -141,8 +142,10 @@ class Seats:
                     self._strike(seat, found)
                 say(f"    seat {seat}: {why}; it is removed")
                 self._clear(seat)
+                removed.append(seat)
         if there:
             self.ledger.tidy()
+        return removed
 
     def spent(self, declared: Declared) -> dict[str, str]:
         """Why what is at a seat has to go, by its seat; nothing is touched, and what a task holds is not named."""

@@ -1,4 +1,4 @@
-"""What tasks at the host changed: its lines, each taken in once, for the audit and for the timelines of desktops.
+"""Tasks that changed something at the host: lines, each taken in once, for the audit and the timelines of desktops.
 
 How far it was read, the audit's line and the row of a timeline are of the same transaction: whenever who takes them in
 is killed, none is lost and none comes twice.
@@ -130,7 +130,7 @@ def _task(spool: str, line: Line) -> dict[str, Any]:
 
 
 def _detail(line: Line, task: Mapping[str, Any]) -> dict[str, Any]:
-    """What the audit has of a line beside who, what and on what; `at` is the host's clock."""
+    """The audit's detail of a line, beside who, what and on what; `at` is the host's clock."""
     known = {"source": ACTION, "run": task["id"], "state": line.state, "at": task["at"].isoformat()}
     known |= {"options": _options(line.run)} if line.run.options else {}
     why = {"field": line.field, "reason": line.reason}

@@ -30,10 +30,10 @@ def fill(workspace: str) -> dict[str, Any]:
         raise ConfigError("pool", workspace, "is not declared", "write deskyard:pool: {size: 2} (docs/disposable.md)")
     if machines_of(declared.plan).desired().get(declared.plan.gateway.machine.domain) is not Power.RUNNING:
         say(f"    workspace {workspace} is not wanted to run: nothing is made")
-        return {**listed(workspace), "made": []}
+        return {**listed(workspace), "made": [], "removed": []}
     made = []
     with alone(f"fill-{seats.site}-{workspace}", waiting=f"another task fills the pool of {workspace}: waiting"):
-        seats.sweep(declared)
+        removed = seats.sweep(declared)
         for seat in declared.plan.seats:
             there = seats.ledger.machines()
             if sum(seated.state is State.WAITING for seated in there.values()) >= pool.size:
@@ -48,4 +48,4 @@ def fill(workspace: str) -> dict[str, Any]:
                 with step(f"{workspace}/{seat.name}"):
                     make(seats, declared, seat, routes=True)
                 made.append(seat.name)
-    return {**listed(workspace), "made": made}
+    return {**listed(workspace), "made": made, "removed": removed}

@@ -6,7 +6,7 @@ from deskyard.tasks.front import Changes, command, show
 
 
 @command(
-    changes=Changes("care.run", "target"),
+    changes=Changes("care.run", "target", on_timer="due"),
     help={
         "target": "WORKSPACE, or WORKSPACE/DESKTOP",
         "due": "only what is due: backups by schedule, one look a day, updates once in each window; for a timer",
@@ -24,7 +24,7 @@ def run(
     dry_run: bool = False,
     clock_is_right: bool = False,
     json: bool = False,
-) -> None:
+) -> bool:
     """Back desktops up that are due; update and restart them in their window; free their disks; code 1 on trouble.
 
     Machines that a full host halted go on first, once it has room. What is declared as `backup` and `care` decides: it
@@ -40,6 +40,7 @@ def run(
     show(found, as_json=json, text=care.text(found))
     if found["trouble"]:
         raise Exit(code=1)
+    return care.has_changed(found)
 
 
 ns = Collection("care")

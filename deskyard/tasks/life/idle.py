@@ -6,7 +6,7 @@ from deskyard.tasks.front import Changes, command, show
 
 
 @command(
-    changes=Changes("desktop.idle", "workspace", only_with="stop"),
+    changes=Changes("desktop.idle", "workspace", only_with="stop", on_timer="stop"),
     help={
         "workspace": "name of the workspace",
         "stop": "stop those that nobody has used for as long as they are declared to stay, and start those that "
@@ -14,7 +14,7 @@ from deskyard.tasks.front import Changes, command, show
         "json": "print JSON",
     },
 )
-def idle(_: Context, workspace: str, stop: bool = False, json: bool = False) -> None:
+def idle(_: Context, workspace: str, stop: bool = False, json: bool = False) -> bool:
     """Show who or what used each desktop last, and when it is stopped because nobody does.
 
     What happened between two looks is known as their average; Mission Control looks every minute.
@@ -23,7 +23,8 @@ def idle(_: Context, workspace: str, stop: bool = False, json: bool = False) -> 
 
     from deskyard.life import idle as life_idle
 
-    if stop:
-        life_idle.wake_wanted(workspace)
+    woken = life_idle.wake_wanted(workspace) if stop else []
     found = life_idle.stop_unused(workspace) if stop else life_idle.look(workspace)
     show([asdict(use) for use in found], as_json=json, text=life_idle.text(found))
+    # Those that slept before this look were used at no time that it knows.
+    return bool(woken) or any(use.asleep and use.used_at is not None for use in found)

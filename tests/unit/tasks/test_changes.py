@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from invoke import Context, Exit
 from deskyard.errors import ConfigError
 from deskyard.host import changes
 from deskyard.host.changes import DONE, FAILED, INTERRUPTED, RUNNING, Spool
+from deskyard.life import care, idle, power
+from deskyard.life.pool import filling, pool
 from deskyard.tasks.front import Changes, Unnoted, command
 from tasks import ns
 from tests.support.inv import inv
@@ -110,13 +113,66 @@ def test_a_dry_run_and_a_look_are_not_noted(home: Path) -> None:
     assert not (home / "state").exists()
 
 
+@command(changes=Changes("desktop.tend", "target", on_timer="due"))
+def tend(_: Context, target: str, due: bool = False, does: bool = False, fails: bool = False) -> bool:
+    if fails:
+        raise ConfigError("target", target, "is not there", "choose another")
+    return does
+
+
+def test_what_a_timer_runs_is_noted_only_if_it_did_something_or_failed(home: Path) -> None:
+    assert not tend(Context(), target="lab", due=True)
+    assert not (home / "state").exists()
+    assert tend(Context(), target="lab", due=True, does=True)
+    with pytest.raises(Exit):
+        tend(Context(), target="lab", due=True, fails=True)
+    assert noted() == [("desktop.tend", DONE), ("desktop.tend", FAILED)]
+    # A person who runs it is noted in any case.
+    assert not tend(Context(), target="lab")
+    assert noted()[2:] == [("desktop.tend", RUNNING), ("desktop.tend", DONE)]
+
+
+@pytest.mark.parametrize(("state", "used_at", "woken", "is_noted"), [
+    ("off", None, [], False), ("off", 1.0, [], True), ("running", 1.0, [], False), ("running", 1.0, ["first"], True),
+])  # fmt: skip
+def test_a_timer_that_stops_what_nobody_uses_is_noted_when_it_stopped_or_started_something(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    state: str, used_at: float | None, woken: list[str], is_noted: bool,
+) -> None:  # fmt: skip
+    use = idle.Use("first", state, "a program", used_at, None, asleep=state == "off")
+    monkeypatch.setattr(idle, "stop_unused", lambda _: [use])
+    monkeypatch.setattr(idle, "wake_wanted", lambda _: woken)
+    assert inv(capsys, "desktop.idle", "lab", "--stop").code == 0
+    assert noted() == [("desktop.idle", DONE)] * is_noted
+
+
+@pytest.mark.parametrize(("row", "is_noted"), [({}, False), ({"restarted": True}, True), ({"backup": "b1"}, True)])
+def test_a_timer_that_cares_is_noted_when_it_did_something(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], row: dict[str, Any], is_noted: bool
+) -> None:
+    found = {"workspace": "lab", "halted": [], "trouble": False, "desktops": [asdict(care.Report("first", **row))]}
+    monkeypatch.setattr(care, "run", lambda *_: found)
+    assert inv(capsys, "care.run", "lab", "--due").code == 0
+    assert noted() == [("care.run", DONE)] * is_noted
+
+
+@pytest.mark.parametrize(("made", "removed"), [([], []), (["s1"], []), ([], ["s1"])])
+def test_a_timer_that_fills_a_pool_is_noted_when_it_made_or_removed_a_desktop(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: list[str], removed: list[str]
+) -> None:
+    monkeypatch.setattr(filling, "fill", lambda _: {"seats": [], "made": made, "removed": removed})
+    monkeypatch.setattr(pool, "text", lambda _: "filled")
+    assert inv(capsys, "pool.fill", "lab").code == 0
+    assert noted() == [("pool.fill", DONE)] * bool(made or removed)
+
+
 def test_a_disk_that_takes_no_line_is_said_and_keeps_nobody_from_their_work(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: Any) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(changes.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     assert mend(Context(), target="lab/first") == "mended"
     assert capsys.readouterr().err.count("not noted for Mission Control's audit: [Errno 28] No space left") == 2
 
@@ -129,7 +185,7 @@ def test_every_task_says_whether_it_changes_something_and_by_its_own_name() -> N
             by_why[marked].add(name)
             continue
         parameters = set(inspect.signature(task.body).parameters)
-        named = {*marked.shown, *marked.not_with, marked.of, marked.only_with} - {"", "dry_run"}
+        named = {*marked.shown, *marked.not_with, marked.of, marked.only_with, marked.on_timer} - {"", "dry_run"}
         assert (marked.task, named - parameters) == (name, set())
     assert by_why[Unnoted.LOOKS] == LOOKING
     assert by_why[Unnoted.AUDITED] == AUDITED
@@ -185,8 +241,6 @@ def test_what_a_worker_does_is_noted_by_no_task(home: Path, capsys: pytest.Captu
 def test_what_a_task_changes_is_noted_without_mission_control(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from deskyard.life import power
-
     done = {"workspace": "lab", "desktop": "first", "power": "stopped"}
     monkeypatch.setattr(power, "stop", lambda *_, force: done | {"force": force})
     monkeypatch.setattr(power, "text", lambda _: "stopped")

@@ -1,4 +1,4 @@
-"""What tasks at the host changed, taken in from the host's lines, and up to which line."""
+"""Tasks that changed something at the host, taken in from the host's lines, and up to which line."""
 
 from alembic import op
 
