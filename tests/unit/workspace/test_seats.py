@@ -51,7 +51,7 @@ def states(seats: Seats) -> dict[str, State]:
 def test_nothing_is_removed_that_is_as_declared(seats: Seats, disposables: Disposables) -> None:
     make(seats, "s1")
     make(seats, "s2", MINE)
-    seats.sweep(declared(2))
+    assert seats.sweep(declared(2)) == []
     assert states(seats) == {"s1": State.WAITING, "s2": State.CLAIMED}
     assert disposables.removed == []
 
@@ -184,7 +184,7 @@ def test_up_is_refused_over_a_machine_that_somebody_has_and_that_would_not_fit(s
 def test_machine_of_which_nothing_is_known_goes(seats: Seats, disposables: Disposables) -> None:
     disposables.mark("s1", {})
     disposables.mark("old", {"machine": "a", "state": "waiting"})
-    seats.sweep(declared(2))
+    assert seats.sweep(declared(2)) == ["old", "s1"]
     assert disposables.there() == set()
 
 
