@@ -14,7 +14,8 @@ from deskyard_e2b.naming import sandbox_of
 # The version of envd's protocol that desktops speak (deskyard/computer/envd/part.py).
 ENVD_VERSION = "0.6.4"
 CLIENT = "deskyard"
-RESTING = ("stopping", "stopped", "paused")
+PAUSED = "paused"
+RESTING = ("stopping", "stopped", PAUSED)
 # Of a desktop that no timeout ends.
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 STATUSES = {422: 400}
@@ -72,7 +73,7 @@ def is_over(desktop: DesktopState) -> bool:
 
 def state(desktop: DesktopState) -> str:
     """E2B knows two: a desktop that is shut down can be gone on with, as one that is paused."""
-    return "paused" if desktop["state"] in RESTING else "running"
+    return PAUSED if desktop["state"] in RESTING else "running"
 
 
 def refused(error: DesktopError) -> JSONResponse:

@@ -46,6 +46,8 @@ NOT_HAD = {
     "/api-keys": "./inv control.key makes keys",
     "/access-tokens": "./inv control.key makes keys",
 }
+# What a pause has kept; E2B's answer to it has no body.
+KEPT = "X-Deskyard-Kept"
 Do = Callable[[Request, Caller], Awaitable[Response]]
 
 
@@ -117,15 +119,18 @@ class ControlPlane:
 
     def _connecting(self, default: int) -> Do:
         async def connect(request: Request, caller: Caller) -> Response:
-            seconds = wishes.seconds(await _body(request), "timeout", default)
-            is_resumed, answer = await self.sandboxes.connect(caller, request.path_params["id"], seconds)
+            is_resumed, answer = await self._connected(request, caller, default)
             return JSONResponse(answer, 201 if is_resumed else 200)
 
         return connect
 
+    async def _connected(self, request: Request, caller: Caller, default: int) -> tuple[bool, dict[str, Any]]:
+        body = await _body(request)
+        seconds, memory = wishes.seconds(body, "timeout", default), wishes.flag(body, "memory") is not False
+        return await self.sandboxes.connect(caller, request.path_params["id"], seconds, memory=memory)
+
     async def _resume(self, request: Request, caller: Caller) -> Response:
-        seconds = wishes.seconds(await _body(request), "timeout", 15)
-        is_resumed, answer = await self.sandboxes.connect(caller, request.path_params["id"], seconds)
+        is_resumed, answer = await self._connected(request, caller, 15)
         if not is_resumed:
             raise DesktopError("sandbox", request.path_params["id"], "runs already", "connect to it", 409)
         return JSONResponse(answer, 201)
@@ -150,9 +155,10 @@ class ControlPlane:
         return Response(status_code=204)
 
     async def _pause(self, request: Request, caller: Caller) -> Response:
-        await _body(request)
-        await self.sandboxes.pause(caller, request.path_params["id"])
-        return Response(status_code=204)
+        body = await _body(request)
+        memory, strict = wishes.flag(body, "memory"), wishes.flag(body, "requireHealthyGuest") is True
+        keeps = await self.sandboxes.pause(caller, request.path_params["id"], memory=memory, strict=strict)
+        return Response(status_code=204, headers={KEPT: "memory" if keeps else "files"})
 
     async def _timeout(self, request: Request, caller: Caller) -> Response:
         seconds = wishes.seconds(await _body(request), "timeout", -1)

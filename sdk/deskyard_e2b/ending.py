@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from deskyard_sdk import DesktopError
 
-from deskyard_e2b.answers import state
 from deskyard_e2b.keeping import Kept
 from deskyard_e2b.keyring import Caller, Keyring
-from deskyard_e2b.naming import desktop_id, machine_of
+from deskyard_e2b.naming import machine_of
 from deskyard_e2b.sandboxes import Sandboxes
 
 STOP, DESTROY, NOTHING = "stop", "destroy", "nothing"
@@ -79,7 +78,9 @@ class Ending:
         self._again.pop(sandbox.id, None)
         try:
             is_task = machine_of(sandbox.id) is not None
-            if is_task or (self.action == DESTROY and not sandbox.pauses):
+            is_destroyed = self.action == DESTROY and not sandbox.pauses
+            # A person may have paused it: as at E2B, no time of it runs then.
+            if is_task or (is_destroyed and not await self.sandboxes.is_paused(caller, sandbox.id)):
                 try:
                     await self.sandboxes.kill(caller, sandbox.id)
                     return
@@ -87,7 +88,7 @@ class Ending:
                     if error.status != 403 or is_task:
                         raise
                     log.warning("%s is stopped, since the key may not destroy it", sandbox.id)
-            await self._stop(caller, sandbox)
+            await self.sandboxes.rest(caller, sandbox)
         except DesktopError as error:
             if error.status == 401:
                 self.keyring.forget(caller.owner)
@@ -96,13 +97,3 @@ class Ending:
                 return
             self._again[sandbox.id] = self.sandboxes.clock() + AGAIN_SECONDS
             log.warning("%s was not ended at its time: %s", sandbox.id, error)
-
-    async def _stop(self, caller: Caller, sandbox: Kept) -> None:
-        desktop = await caller.mission.desktop(desktop_id(sandbox.id) or "")
-        if state(desktop) == "running":
-            await caller.mission.wait(await caller.mission.stop(desktop["id"]))
-        await self.sandboxes.ways.cut(sandbox.id)
-        latest = self.sandboxes.keeping.find(sandbox.id)
-        # Who connected meanwhile finds it running for as long as that said, or started anew.
-        if latest and latest.ends == sandbox.ends:
-            self.sandboxes.keeping.end(sandbox.id)

@@ -22,13 +22,17 @@ TABLES = """
 create table if not exists sandbox (
     id text primary key, owner blob not null, nonce blob not null, made integer not null, template text not null,
     metadata text not null, started real not null, ends real, ended integer not null default 0,
-    pauses integer not null, killed integer not null default 0, environment integer not null default 0
+    pauses integer not null, killed integer not null default 0, environment integer not null default 0,
+    memory integer not null default 1
 ) strict;
 create table if not exists token (
     hash blob primary key, owner blob not null,
     sandbox text not null references sandbox (id) on delete cascade
 ) strict, without rowid;
 """
+FLAGS = ("made", "ended", "pauses", "killed", "environment", "memory")
+# The columns that hold a value as it is.
+PLAIN = ("id", "owner", "nonce", "template", "started", "ends", *FLAGS)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Kept:
     pauses: bool = False
     killed: bool = False
     environment: bool = False
+    memory: bool = True
 
 
 class Keeping:
@@ -64,6 +69,7 @@ class Keeping:
             self._link.row_factory = sqlite3.Row
             self._link.execute("pragma foreign_keys = on")
             self._link.executescript(TABLES)
+            self._add_what_is_newer()
             # One that was being killed when the program ended: whether it is gone, Mission Control knows.
             self._link.execute("update sandbox set killed = 0")
         except (OSError, sqlite3.Error) as error:
@@ -82,12 +88,9 @@ class Keeping:
         """Note a sandbox; one of that name that was noted before is forgotten with its tokens."""
         with self._transaction():
             self._link.execute("delete from sandbox where id = ?", [sandbox.id])
-            columns = ("id", "owner", "nonce", "made", "template", "started", "ends", "ended", "pauses", "killed")
-            values = [getattr(sandbox, name) for name in columns]
-            names = ", ".join((*columns, "environment", "metadata"))
-            marks = ", ".join("?" * (len(columns) + 2))
-            noted = [*values, sandbox.environment, json.dumps(sandbox.metadata)]
-            self._link.execute(f"insert into sandbox ({names}) values ({marks})", noted)
+            values = [*(getattr(sandbox, name) for name in PLAIN), json.dumps(sandbox.metadata)]
+            names, marks = ", ".join((*PLAIN, "metadata")), ", ".join("?" * len(values))
+            self._link.execute(f"insert into sandbox ({names}) values ({marks})", values)
 
     def find(self, id: str) -> Kept | None:
         """A sandbox by its name."""
@@ -143,8 +146,14 @@ class Keeping:
     def _read(self, condition: str, values: Sequence[Any]) -> Iterator[Kept]:
         for row in self._link.execute(f"select * from sandbox {condition}", values).fetchall():
             fields = dict(row)
-            flags = {name: bool(fields[name]) for name in ("made", "ended", "pauses", "killed", "environment")}
+            flags = {name: bool(fields[name]) for name in FLAGS}
             yield Kept(**{**fields, **flags, "metadata": json.loads(fields["metadata"])})
+
+    def _add_what_is_newer(self) -> None:
+        """A file of an earlier release has not all columns."""
+        columns = [row["name"] for row in self._link.execute("pragma table_info(sandbox)")]
+        if "memory" not in columns:
+            self._link.execute("alter table sandbox add column memory integer not null default 1")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

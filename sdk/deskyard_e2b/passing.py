@@ -22,6 +22,7 @@ from deskyard_e2b.doors import SIGN_SECONDS, Ways
 from deskyard_e2b.keeping import Keeping, Kept
 from deskyard_e2b.keyring import Caller, Keyring
 from deskyard_e2b.naming import desktop_id, machine_of
+from deskyard_e2b.power import Power
 
 SANDBOX, PORT, TOKEN = "e2b-sandbox-id", "e2b-sandbox-port", "x-access-token"
 ENVD_PORT = "49983"
@@ -92,6 +93,7 @@ class DataPlane:
     keeping: Keeping
     keyring: Keyring
     ways: Ways
+    power: Power = field(default_factory=Power)
     _environments: dict[tuple[str, bytes], dict[str, str]] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -185,13 +187,14 @@ class DataPlane:
 
     async def _explained(self, error: DesktopError, kept: Kept, caller: Caller, desktop: str) -> DesktopError:
         """Why a desktop was not reached, in the words that E2B's clients tell apart."""
-        if error.status not in (0, 502, 503, 504) or error.field in (SESSION, LATE):
+        # 409: Mission Control gives no link to one that is paused.
+        if error.status not in (0, 409, 502, 503, 504) or error.field in (SESSION, LATE):
             return error
         try:
-            found = await caller.mission.desktop(desktop)
+            found = self.power.seen(await caller.mission.desktop(desktop))
         except DesktopError as unknown:
             return _gone(kept.id) if unknown.status == 404 else error
-        if answers.state(found) == "paused" or found.get("machine") != machine_of(kept.id):
+        if answers.state(found) == answers.PAUSED or found.get("machine") != machine_of(kept.id):
             return _gone(kept.id)
         reason = f"runs, but its port is not open ({error.reason})"
         return DesktopError("sandbox", kept.id, reason, "look at the desktop in Mission Control", 502)

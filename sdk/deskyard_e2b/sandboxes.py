@@ -7,17 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deskyard_sdk import DesktopError
-from deskyard_sdk.mission import DesktopState, Workspace
+from deskyard_sdk.mission import DesktopState, Operation, Workspace
 
-from deskyard_e2b import answers, environment
-from deskyard_e2b.answers import unknown
+from deskyard_e2b import answers
+from deskyard_e2b.answers import PAUSED, unknown
 from deskyard_e2b.doors import Ways
 from deskyard_e2b.keeping import Keeping, Kept, fresh_nonce, token_for
 from deskyard_e2b.keyring import Caller
+from deskyard_e2b.making import Clock, Making
 from deskyard_e2b.naming import NOWHERE, Choice, chosen, desktop_id, fresh_name, machine_of, sandbox_id, sandbox_of
+from deskyard_e2b.power import Power
 from deskyard_e2b.wishes import Wanted
 
-Clock = Callable[[], float]
+# What Mission Control says of a desktop whose last backup cannot be made.
+LAST_BACKUP = "last backup"
+# How long a desktop has to answer before a strict pause.
+ANSWER_SECONDS = 20.0
 
 
 @dataclass
@@ -31,7 +36,12 @@ class Sandboxes:
     domain: str = NOWHERE
     changed: Callable[[], None] = lambda: None
     clock: Clock = time.time
+    power: Power = field(default_factory=Power)
     _making: dict[str, asyncio.Task[Kept]] = field(default_factory=dict)
+    _maker: Making = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._maker = Making(self.keeping, self.ways, self._found, self.default, lambda: self.clock())
 
     def is_making(self, id: str) -> bool:
         """Whether a sandbox is on its way."""
@@ -50,9 +60,9 @@ class Sandboxes:
         if id not in self._making:
             # One for a task has its own name as soon as it is there; until then it is known by that of the wish.
             making = asyncio.create_task(
-                self._make(caller, id, tier, wanted, idempotency is not None)
+                self._maker.to_keep(caller, id, tier, wanted, idempotency is not None)
                 if self.default.task_seconds is None
-                else self._begin(caller, workspace, tier, wanted, name)
+                else self._maker.for_task(caller, workspace, tier, wanted, name)
             )
             self._making[id] = making
             making.add_done_callback(lambda task: self._made(id, task))
@@ -60,16 +70,25 @@ class Sandboxes:
         kept = await asyncio.shield(self._making[id])
         return answers.created(kept, self._token(caller, kept), self.domain)
 
-    async def connect(self, caller: Caller, id: str, seconds: int) -> tuple[bool, dict[str, Any]]:
-        """A sandbox for this key, and whether it had to be started for that; its time is only made longer."""
+    async def connect(
+        self, caller: Caller, id: str, seconds: int, *, memory: bool = True
+    ) -> tuple[bool, dict[str, Any]]:
+        """A sandbox for this key, and whether it had to go on for that; its time is only made longer.
+
+        Without `memory` one that is paused boots, and the memory that was kept is lost.
+        """
+        async with self.power.turn(id):
+            return await self._connected(caller, id, seconds, memory)
+
+    async def _connected(self, caller: Caller, id: str, seconds: int, memory: bool) -> tuple[bool, dict[str, Any]]:
         desktop, kept = await self._found(caller, id)
         if kept is None:
             template = f"{desktop['workspaceId']}/{desktop['tier']}"
             kept = Kept(id, caller.owner, fresh_nonce(), False, template, {}, self.clock(), None)
             self.keeping.add(kept)
-        is_paused = answers.state(desktop) == "paused"
+        is_paused = answers.state(desktop) == PAUSED
         if is_paused:
-            await caller.mission.wait(await caller.mission.start(desktop["id"]))
+            await self.power.go_on(caller, desktop, memory=memory)
         if kept.made:
             ends = min(self.clock() + seconds, answers.longest(desktop))
             if kept.ends is not None and not (is_paused or kept.ended):
@@ -89,6 +108,7 @@ class Sandboxes:
         found, ids = [], set()
         async for desktop in caller.mission.desktops():
             id = sandbox_of(desktop["id"], desktop.get("machine"))
+            desktop = self.power.seen(desktop)
             ids.add(id)
             if not answers.is_over(desktop) and (id not in kept or not kept[id].killed):
                 workspace = workspaces.get(desktop["workspaceId"])
@@ -99,18 +119,44 @@ class Sandboxes:
                 self.keeping.forget(id)
         return found
 
-    async def pause(self, caller: Caller, id: str) -> None:
-        """Shut a sandbox down, with its disk kept."""
+    async def pause(self, caller: Caller, id: str, *, memory: bool | None = None, strict: bool = False) -> bool:
+        """Pause a sandbox; whether its memory is kept, or its files alone. A `strict` pause is of one that answers."""
+        async with self.power.turn(id):
+            return await self._pause(caller, id, memory, strict)
+
+    async def _pause(self, caller: Caller, id: str, memory: bool | None, strict: bool) -> bool:
         desktop, _ = await self._found(caller, id)
         if answers.is_task(desktop):
             reason, remedy = "is a desktop for a task, which is never stopped: it goes with its data", "kill() ends it"
             # To a 409 their clients say nothing: it is paused already.
             raise DesktopError("sandbox", id, reason, remedy, 400)
-        if answers.state(desktop) == "paused":
+        if answers.state(desktop) == PAUSED:
             raise DesktopError("sandbox", id, "is paused already", "connect to it to go on", 409)
-        await caller.mission.wait(await caller.mission.stop(desktop["id"]))
+        if strict:
+            await self._require_answering(caller, desktop, id)
+        keeps = await self.power.pause(caller, desktop, memory)
         await self.ways.cut(id)
         self.keeping.end(id)
+        return keeps
+
+    async def rest(self, caller: Caller, sandbox: Kept) -> None:
+        """Pause a sandbox whose time is over, where its client wanted that, and stop any other."""
+        async with self.power.turn(sandbox.id):
+            latest = self.keeping.find(sandbox.id)
+            # Who connected meanwhile finds it running for as long as that said.
+            if latest is None or latest.ends != sandbox.ends:
+                return
+            desktop, _ = await self._found(caller, sandbox.id)
+            if answers.state(desktop) != PAUSED:
+                # Nobody is there who could be refused: where no memory can be kept, it is stopped.
+                await self.power.pause(caller, desktop, None if sandbox.pauses and sandbox.memory else False)
+            await self.ways.cut(sandbox.id)
+            self.keeping.end(sandbox.id)
+
+    async def is_paused(self, caller: Caller, id: str) -> bool:
+        """Whether the memory of a sandbox is kept: no time of it runs then."""
+        desktop, _ = await self._found(caller, id, over=True)
+        return desktop["state"] == PAUSED
 
     async def kill(self, caller: Caller, id: str) -> None:
         """Destroy a sandbox that was made here with all its data; what passes to it is cut at once."""
@@ -126,11 +172,25 @@ class Sandboxes:
         self.keeping.kill(id)
         await self.ways.cut(id)
         try:
-            await caller.mission.wait(destroying)
+            await self._wait_gone(caller, desktop, destroying)
         except BaseException:
             self.keeping.kill(id, False)
             raise
         self.keeping.forget(id)
+
+    async def _wait_gone(self, caller: Caller, desktop: DesktopState, destroying: Operation) -> None:
+        try:
+            await caller.mission.wait(destroying)
+        except DesktopError as error:
+            if answers.state(desktop) != PAUSED or error.field != LAST_BACKUP:
+                raise
+            # None is made of a memory, nor of one that is off and was never read: it is made as the desktop goes on.
+            await self.power.go_on(caller, desktop)
+            try:
+                await caller.mission.wait(await caller.mission.destroy(desktop["id"]))
+            except DesktopError:
+                await self.power.pause(caller, desktop)
+                raise
 
     async def last(self, caller: Caller, id: str, seconds: int, only_longer: bool = False) -> None:
         """Let a sandbox end so many seconds from now."""
@@ -140,6 +200,8 @@ class Sandboxes:
             raise DesktopError(
                 "sandbox", id, "is a desktop that no timeout ends: Sandbox.create did not make it", remedy, 409
             )
+        if answers.state(desktop) == PAUSED:
+            raise DesktopError("sandbox", id, "is paused: no time of it runs", "connect to it to go on", 404)
         ends, longest = self.clock() + seconds, answers.longest(desktop)
         if ends > longest and not only_longer:
             reason, remedy = "is longer than the desktop is given for", f"give at most {longest - self.clock():.0f}"
@@ -162,99 +224,15 @@ class Sandboxes:
             raise unknown(id) from error
         if found.get("machine") != machine_of(id) or (answers.is_over(found) and not over):
             raise unknown(id)
-        return found, kept
+        return self.power.seen(found), kept
 
-    async def _begin(self, caller: Caller, workspace: str, tier: str, wanted: Wanted, wish: str) -> Kept:
-        """A desktop for a task; the same wish is the same operation of Mission Control, also after a restart."""
-        most = self.default.task_seconds or 0
-        if wanted.seconds > most:
-            reason = "is longer than a desktop for a task is given for here"
-            raise DesktopError("timeout", str(wanted.seconds), reason, f"give at most {most} seconds", 400)
-        if wanted.pauses:
-            reason = "cannot be had: a desktop for a task is never stopped"
-            raise DesktopError("autoPause", "", reason, "leave it out: its end is that of its time", 400)
-        work = await caller.mission.begin_task(workspace, tier, self.default.image, f"{most}s", wish)
-        given = (await caller.mission.wait(work))["result"] or {}
-        id = sandbox_of(given["desktop"], given["machine"])
-        kept = self.keeping.find(id)
-        if kept is None or not kept.made:
-            # What was given may have ended since: the answer to the same wish is the same.
-            await self._require_left(caller, id)
-            now, has = self.clock(), bool(wanted.environment)
-            ends = now + wanted.seconds
-            kept = Kept(
-                *(id, caller.owner, fresh_nonce(), True, wanted.template, wanted.metadata, now, ends), environment=has
-            )
-            self.keeping.add(kept)
-        if wanted.environment:
-            async with self.ways.door(id, given["desktop"], caller) as door:
-                await environment.write(door, wanted.environment)
-        return kept
-
-    async def _require_left(self, caller: Caller, id: str) -> None:
+    async def _require_answering(self, caller: Caller, desktop: DesktopState, id: str) -> None:
         try:
-            await self._found(caller, id)
-        except DesktopError as error:
-            if error.status != 404:
-                raise
-            reason = f"was that of {id}, which is gone"
-            raise DesktopError("Idempotency-Key", "", reason, "give another", 409) from error
-
-    async def _make(self, caller: Caller, id: str, tier: str, wanted: Wanted, repeatable: bool) -> Kept:
-        desktop = desktop_id(id) or ""
-        kept = self.keeping.find(id)
-        if kept is None or not await self._is_there(caller, desktop):
-            now = self.clock()
-            has = bool(wanted.environment)
-            kept = Kept(
-                id,
-                caller.owner,
-                fresh_nonce(),
-                True,
-                wanted.template,
-                wanted.metadata,
-                now,
-                now + wanted.seconds,
-                pauses=wanted.pauses,
-                environment=has,
-            )
-            self.keeping.add(kept)
-            try:
-                await self._bring_up(caller, desktop, tier, repeatable)
-            except BaseException:
-                self.keeping.forget(id)
-                raise
-            now = self.clock()
-            self.keeping.start(id, now, now + wanted.seconds)
-        if wanted.environment:
-            async with self.ways.door(id, desktop, caller) as door:
-                await environment.write(door, wanted.environment)
-        return kept
-
-    async def _bring_up(self, caller: Caller, desktop: str, tier: str, repeatable: bool) -> None:
-        workspace, _, name = desktop.partition(".")
-        try:
-            work = await caller.mission.create(workspace, name, tier, self.default.image)
-        except DesktopError as error:
-            # Only this key's same wish has this name: an earlier try, of which this program knows nothing, made it.
-            if not (repeatable and error.status == 409 and error.field == "name"):
-                raise
-            if not await self._is_there(caller, desktop):
-                raise
-            work = await caller.mission.start(desktop)
-        await caller.mission.wait(work)
-
-    async def _is_there(self, caller: Caller, desktop: str) -> bool:
-        """Whether a desktop is there, by now: what is done with it is waited for."""
-        try:
-            found = await caller.mission.desktop(desktop)
-        except DesktopError as error:
-            if error.status == 404:
-                return False
-            raise
-        if found["operation"]:
-            await caller.mission.wait(found["operation"])
-        return True
+            async with self.ways.door(id, desktop["id"], caller) as door, asyncio.timeout(ANSWER_SECONDS):
+                await door.bytes("GET", "/health")
+        except (DesktopError, TimeoutError) as error:
+            reason = f"is not paused, since it does not answer ({getattr(error, 'reason', 'in time')})"
+            raise DesktopError("sandbox", id, reason, "pause it without `strict`", 503) from error
 
     def _made(self, id: str, task: asyncio.Task[Kept]) -> None:
         del self._making[id]

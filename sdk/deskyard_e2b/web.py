@@ -67,7 +67,9 @@ def compose(
             await keyring.close()
 
     control = Starlette(routes=ControlPlane(sandboxes, keyring).routes(), lifespan=lifespan)
-    return Program(keeping, keyring, ways, ending, Planes(control, DataPlane(keeping, keyring, ways), domain))
+    return Program(
+        keeping, keyring, ways, ending, Planes(control, DataPlane(keeping, keyring, ways, sandboxes.power), domain)
+    )
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ class Wanted:
     metadata: dict[str, str]
     environment: dict[str, str]
     pauses: bool
+    # Whether a pause at the end of its time keeps the memory.
+    memory: bool = True
 
 
 def read(body: Mapping[str, Any], default_seconds: int) -> Wanted:
@@ -45,9 +47,8 @@ def read(body: Mapping[str, Any], default_seconds: int) -> Wanted:
     if not isinstance(template, str) or len(template) > LONGEST_TEXT:
         raise _wrong("templateID", "must be a text", "give base, or WORKSPACE/TIER")
     metadata, environment = _texts(body, "metadata"), _texts(body, "envVars")
-    return Wanted(
-        template, seconds(body, "timeout", default_seconds), metadata, environment, bool(body.get("autoPause"))
-    )
+    lasts, memory = seconds(body, "timeout", default_seconds), flag(body, "autoPauseMemory") is not False
+    return Wanted(template, lasts, metadata, environment, bool(body.get("autoPause")), memory)
 
 
 def seconds(body: Mapping[str, Any], name: str, default: int) -> int:
@@ -57,6 +58,14 @@ def seconds(body: Mapping[str, Any], name: str, default: int) -> int:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LONGEST_SECONDS:
         raise _wrong(name, "must be a whole number of seconds", f"give 0 to {LONGEST_SECONDS}")
+    return value
+
+
+def flag(body: Mapping[str, Any], name: str) -> bool | None:
+    """Whether something is wanted; None where the client does not say."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise _wrong(name, "must be true or false", "leave it out, or give one of them")
     return value
 
 

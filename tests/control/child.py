@@ -64,6 +64,20 @@ def end_in_order(desktop: str, name: str) -> None:
         raise
 
 
+def refusal(wanted: dict[str, Any]) -> dict[str, str] | None:
+    """The refusal of a host whose disk is full, or of one that makes last backups, where a test made it such."""
+    kind, desktop = wanted["kind"], wanted["desktop"]
+    if kind == "desktop.pause" and (LAB / "full").exists():
+        return {"field": "storage", "value": "", "reason": "has no room for its memory", "remedy": "add space"}
+    if kind == "desktop.destroy" and (LAB / "backups").exists():
+        lines = [json.loads(line) for line in (LAB / "effects").read_text().splitlines()]
+        moves = [line["kind"] for line in lines if line["event"] == "end" and line["desktop"] == desktop]
+        if moves[-1] in ("desktop.pause", "desktop.stop"):
+            reason = "cannot be made and verified, so nothing was touched: no backup holds its memory"
+            return {"field": "last backup", "value": desktop, "reason": reason, "remedy": "./inv desktop.resume"}
+    return None
+
+
 def main() -> int:
     die_with_parent(signal.SIGKILL)
     line = sys.stdin.readline()
@@ -82,6 +96,9 @@ def main() -> int:
 
         listen()
     print(f"{name} begins", file=sys.stderr, flush=True)
+    if (problem := refusal(wanted)) is not None:
+        tell(problem=problem)
+        return 1
     if name.startswith("fails"):
         tell(problem={"field": "machine", "value": name, "reason": "did not start", "remedy": "look at it"})
         return 1

@@ -31,7 +31,7 @@ from tests.support import npm
 from tests.support.e2b_door import Served, served
 
 MAY = ("read", "desktops:write", "desktops:destroy")
-WHOLE_LIFE = ["desktop.create", "desktop.stop", "desktop.start", "desktop.destroy"]
+WHOLE_LIFE = ["desktop.create", "desktop.pause", "desktop.resume", "desktop.destroy"]
 TIERS = '[{"name": "free", "vcpus": 2, "memoryGib": 4.0, "diskGib": 20, "homeGib": 10},'
 TIERS += ' {"name": "pro", "vcpus": 4, "memoryGib": 8.0, "diskGib": 40, "homeGib": 20}]'
 # What the observer writes down as it happens, written by the database: nothing else moves machines here.
@@ -42,20 +42,29 @@ create or replace function played_observer() returns trigger language plpgsql as
             new.workspace_id, new.input->>'name', new.input->>'tier', 'desktop', '10.0.0.2', 'ready');
     elsif new.kind = 'desktop.destroy' then update desktop set gone_at = now() where id = new.desktop_id;
     elsif new.kind = 'desktop.stop' then update desktop set state = 'stopped' where id = new.desktop_id;
-    elsif new.kind = 'desktop.start' then update desktop set state = 'ready' where id = new.desktop_id;
+    elsif new.kind = 'desktop.pause' then update desktop set state = 'paused' where id = new.desktop_id;
+    elsif new.kind in ('desktop.start', 'desktop.resume', 'desktop.restart') then
+        update desktop set state = 'ready' where id = new.desktop_id;
     end if; return null; end $$;
 create or replace trigger played_observer after update of state on operation
     for each row when (new.state = 'done') execute function played_observer();
 """
 
 
-@pytest.fixture
-def observed(mission: Lab) -> Iterator[Lab]:
+@contextlib.contextmanager
+def observing(mission: Lab) -> Iterator[Lab]:
+    """A Mission Control whose observer is played, with a workspace and a person's desktop in it."""
     mission.link.execute(OBSERVER)
     mission.declare("lab", "persons")
     mission.link.execute("update workspace set tiers = %s::jsonb", [TIERS])
     yield mission
     mission.link.execute("drop trigger played_observer on operation; drop function played_observer")
+
+
+@pytest.fixture
+def observed(mission: Lab) -> Iterator[Lab]:
+    with observing(mission) as found:
+        yield found
 
 
 @pytest.fixture
@@ -302,7 +311,7 @@ def test_an_end_destroys_where_the_host_wants_it_and_the_key_may(
             # Who asks for a pause at the end gets that.
             kept = door.create(key, lifecycle={"on_timeout": "pause"})
             kept.set_timeout(0)
-            becomes(observed, kept, "stopped")
+            becomes(observed, kept, "paused")
         else:
             with pytest.raises(SandboxException, match="403"):
                 sandbox.kill()

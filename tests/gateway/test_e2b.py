@@ -13,7 +13,7 @@ from deskyard_e2b import environment
 from deskyard_e2b.naming import sandbox_of
 from deskyard_sdk import DesktopError
 from deskyard_sdk.errors import unreachable
-from deskyard_sdk.mission import AsyncMissionControl, DesktopState, Operation
+from deskyard_sdk.mission import AsyncMissionControl, DesktopState, Operation, Workspace
 from e2b import (
     AsyncSandbox,
     AuthenticationException,
@@ -21,6 +21,7 @@ from e2b import (
     NotFoundException,
     Sandbox,
     SandboxException,
+    SandboxState,
     TimeoutException,
     exceptions,
 )
@@ -45,7 +46,10 @@ class Played(AsyncMissionControl):
         self._gateway, self._states = gateway, states
 
     async def workspaces(self) -> Any:
-        yield {"id": "demo", "tiers": [TIER]}
+        yield await self.workspace("demo")
+
+    async def workspace(self, id: str) -> Workspace:
+        return cast(Workspace, {"id": id, "tiers": [TIER]})
 
     async def desktop(self, id: str) -> DesktopState:
         if id not in self._states:
@@ -62,6 +66,14 @@ class Played(AsyncMissionControl):
     async def stop(self, id: str, force: bool = False) -> Operation:
         return self._becomes(id, "stopped")
 
+    async def pause(self, id: str, to_disk: bool = False) -> Operation:
+        assert to_disk
+        return self._becomes(id, "paused")
+
+    async def resume(self, id: str) -> Operation:
+        assert self._states[id] == "paused"
+        return self._becomes(id, "ready")
+
     async def destroy(self, id: str) -> Operation:
         del self._states[id]
         return cast(Operation, {"id": "op"})
@@ -70,6 +82,9 @@ class Played(AsyncMissionControl):
         return cast(Operation, operation)
 
     async def link(self, id: str, mode: str = "drive", scopes: Any = None) -> str:
+        if self._states[id] == "paused":
+            # As the real one does.
+            raise DesktopError("desktop", id, "is paused", "let it go on", 409)
         if id == "demo.silent":
             raise unreachable("https://demo", ConnectionRefusedError())
         desktop = "d2" if id == "demo.d2" else "d1"
@@ -257,6 +272,37 @@ def test_a_desktop_that_is_silent_or_paused_is_told_apart(door: Served) -> None:
     assert not silent.is_running()
     with pytest.raises(NOT_RUNNING):
         silent.commands.run("true")
+
+
+def test_a_sandbox_that_was_paused_goes_on_with_what_runs_in_it(door: Served, sandbox: Sandbox) -> None:
+    running = sandbox.commands.run("while read line; do echo got $line; done", background=True, stdin=True)
+    assert sandbox.pause()
+    with pytest.raises(TimeoutException):
+        running.wait()
+    assert not sandbox.is_running()
+    with pytest.raises(NOT_RUNNING):
+        sandbox.commands.run("true")
+    assert asked(door, sandbox).status_code == 502
+    again = door.connect(KEY, sandbox.sandbox_id)
+    said: list[str] = []
+    joined = again.commands.connect(running.pid)
+    again.commands.send_stdin(running.pid, "more\n")
+    again.commands.close_stdin(running.pid)
+    joined.wait(on_stdout=said.append)
+    assert said == ["got more\n"]
+    # The object from before is as good.
+    assert sandbox.commands.run("echo again").stdout == "again\n"
+
+
+def test_a_strict_pause_is_of_a_desktop_that_answers(door: Served, sandbox: Sandbox) -> None:
+    def pause(id: str) -> httpx.Response:
+        place, body = f"{door.url}/sandboxes/{id}/pause", {"requireHealthyGuest": True}
+        return httpx.post(place, headers={"X-API-KEY": KEY}, json=body, timeout=60)
+
+    refused = pause("demo--silent")
+    assert (refused.status_code, "since it does not answer" in refused.json()["message"]) == (503, True)
+    assert Sandbox.get_info("demo--silent", api_key=KEY, api_url=door.url).state == SandboxState.RUNNING
+    assert pause(sandbox.sandbox_id).status_code == 204
 
 
 def test_after_a_restart_a_handle_works_as_soon_as_its_key_was_heard(door: Served, sandbox: Sandbox) -> None:

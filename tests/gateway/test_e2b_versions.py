@@ -19,6 +19,7 @@ TESTS = (
     "tests/unit/computer/envd/test_e2b_async.py",
     "tests/unit/sdk/test_e2b.py",
     "tests/control/test_e2b.py",
+    "tests/control/test_e2b_pause.py",
     "tests/control/test_e2b_tasks.py",
     "tests/gateway/test_e2b.py",
     "tests/gateway/test_e2b_domain.py",

@@ -1,8 +1,10 @@
 """What the door for E2B's clients reads, keeps and refuses before anybody asks it."""
 
 import asyncio
+import contextlib
 import json
 import os
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -16,12 +18,14 @@ from deskyard_e2b import answers, doors, environment, naming, web
 from deskyard_e2b.keeping import Keeping, Kept, token_for
 from deskyard_e2b.naming import Choice
 from deskyard_e2b.passing import DataPlane
+from deskyard_e2b.sandboxes import LAST_BACKUP
 from deskyard_sdk import DesktopError
 
 from deskyard.computer.envd.part import ENVD_VERSION
 from deskyard.control import e2b
-from deskyard.errors import HostError
+from deskyard.errors import DeskyardError, HostError
 from deskyard.gateway.machine.layout import Layout
+from deskyard.life.backup import final
 
 STATE = {"url": "https://mission.localhost:9443", "folder": "/x", "certificate_authority": "/ca.pem"}
 
@@ -75,6 +79,9 @@ def test_what_is_written_twice_is_the_same() -> None:
     assert answers.ENVD_VERSION == ENVD_VERSION
     assert Layout.streams_per_session == doors.AT_ONCE
     assert Layout.streams_per_desktop == doors.AT_ONCE * doors.MOST_DOORS
+    with pytest.raises(DeskyardError) as refused, final._or_without("lab/a", "--no-backup"):
+        raise HostError("machine", "lab-a", "is paused", "let it go on")
+    assert refused.value.field == LAST_BACKUP
 
 
 def test_a_file_that_others_read_or_that_is_in_use_is_refused(tmp_path: Path) -> None:
@@ -111,6 +118,24 @@ def test_a_token_is_of_its_key_and_sandbox_and_is_forgotten_with_it(tmp_path: Pa
     keeping = Keeping(tmp_path / "e2b.sqlite")
     found = keeping.find("lab--a")
     assert found is not None and not found.killed, "whether it is gone, Mission Control knows"
+    keeping.close()
+
+
+def test_a_file_of_an_earlier_release_is_read_and_keeps_what_is_newer(tmp_path: Path) -> None:
+    path = tmp_path / "e2b.sqlite"
+    kept = Kept("lab--a", b"o", b"nonce", True, "base", {"a": "b"}, 1.0, 2.0, pauses=True)
+    keeping = Keeping(path)
+    keeping.add(kept)
+    keeping.close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as link:
+        link.execute("alter table sandbox drop column memory")
+    keeping = Keeping(path)
+    assert keeping.find("lab--a") == kept, "its pause keeps the memory, as E2B's own does"
+    files = replace(kept, id="lab--b", memory=False)
+    keeping.add(files)
+    keeping.close()
+    keeping = Keeping(path)
+    assert keeping.all() == {"lab--a": kept, "lab--b": files}
     keeping.close()
 
 
