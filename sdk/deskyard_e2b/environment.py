@@ -1,16 +1,15 @@
 """The variables of `Sandbox.create(envs=...)`: kept in a file on the desktop that has them anyway, and nowhere else."""
 
 import json
-import struct
 from collections.abc import Mapping
 
 from deskyard_sdk import DesktopError
 from deskyard_sdk.door import Door
 
+from deskyard_e2b import starting
+
 PLACE = "~/.config/deskyard/e2b-environment.json"
 CONTENT = "/v1/files/content"
-ENVELOPE = struct.Struct(">BI")
-PLAIN = 0
 
 
 async def write(door: Door, variables: Mapping[str, str]) -> None:
@@ -34,17 +33,9 @@ async def read(door: Door) -> dict[str, str]:
 
 def added(message: bytes, variables: Mapping[str, str]) -> bytes:
     """A request to start a process, with these variables where it gives no others; what is not understood stays."""
-    if len(message) < ENVELOPE.size:
+    start = starting.read(message)
+    envs = (start.process.get("envs") or {}) if start else None
+    if start is None or not isinstance(envs, dict):
         return message
-    flags, length = ENVELOPE.unpack_from(message)
-    end = ENVELOPE.size + length
-    try:
-        if flags != PLAIN:
-            return message
-        asked = json.loads(message[ENVELOPE.size : end])
-        process = asked["process"]
-        process["envs"] = {**variables, **(process.get("envs") or {})}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return message
-    content = json.dumps(asked, separators=(",", ":")).encode()
-    return ENVELOPE.pack(PLAIN, len(content)) + content + message[end:]
+    start.process["envs"] = {**variables, **envs}
+    return start.written()

@@ -23,6 +23,7 @@ from deskyard_e2b.keeping import Keeping, Kept
 from deskyard_e2b.keyring import Caller, Keyring
 from deskyard_e2b.naming import desktop_id, machine_of
 from deskyard_e2b.power import Power
+from deskyard_e2b.stream import Streams
 
 SANDBOX, PORT, TOKEN = "e2b-sandbox-id", "e2b-sandbox-port", "x-access-token"
 ENVD_PORT = "49983"
@@ -94,6 +95,7 @@ class DataPlane:
     keyring: Keyring
     ways: Ways
     power: Power = field(default_factory=Power)
+    streams: Streams = field(default_factory=Streams)
     _environments: dict[tuple[str, bytes], dict[str, str]] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,12 +152,14 @@ class DataPlane:
     ) -> None:
         desktop = desktop_id(kept.id) or ""
         passed, path = _asked(headers), _path(scope, headers)
-        is_start = scope["path"] == START and kept.environment
         try:
             content = await _content(scope["path"], headers, asked)
+            is_start = scope["path"] == START
+            if is_start and isinstance(content, bytes):
+                content = self.streams.heard(kept, caller.owner, content)
             for is_last in (not isinstance(content, bytes | None), True):
                 async with self.ways.door(kept.id, desktop, caller) as door:
-                    if is_start and isinstance(content, bytes):
+                    if is_start and kept.environment and isinstance(content, bytes):
                         content = environment.added(content, await self._variables(kept, door))
                     if isinstance(content, bytes):
                         passed["content-length"] = str(len(content))

@@ -17,6 +17,7 @@ from deskyard_e2b.keyring import Caller
 from deskyard_e2b.making import Clock, Making
 from deskyard_e2b.naming import NOWHERE, Choice, chosen, desktop_id, fresh_name, machine_of, sandbox_id, sandbox_of
 from deskyard_e2b.power import Power
+from deskyard_e2b.stream import Streams
 from deskyard_e2b.wishes import Wanted
 
 # What Mission Control says of a desktop whose last backup cannot be made.
@@ -37,6 +38,7 @@ class Sandboxes:
     changed: Callable[[], None] = lambda: None
     clock: Clock = time.time
     power: Power = field(default_factory=Power)
+    streams: Streams = field(default_factory=Streams)
     _making: dict[str, asyncio.Task[Kept]] = field(default_factory=dict)
     _maker: Making = field(init=False)
 
@@ -89,6 +91,9 @@ class Sandboxes:
         is_paused = answers.state(desktop) == PAUSED
         if is_paused:
             await self.power.go_on(caller, desktop, memory=memory)
+            if desktop["state"] != PAUSED or not memory:
+                # It booted.
+                self.streams.end(id)
         if kept.made:
             ends = min(self.clock() + seconds, answers.longest(desktop))
             if kept.ends is not None and not (is_paused or kept.ended):
@@ -134,7 +139,7 @@ class Sandboxes:
             raise DesktopError("sandbox", id, "is paused already", "connect to it to go on", 409)
         if strict:
             await self._require_answering(caller, desktop, id)
-        keeps = await self.power.pause(caller, desktop, memory)
+        keeps = await self._halt(caller, desktop, id, memory)
         await self.ways.cut(id)
         self.keeping.end(id)
         return keeps
@@ -149,9 +154,16 @@ class Sandboxes:
             desktop, _ = await self._found(caller, sandbox.id)
             if answers.state(desktop) != PAUSED:
                 # Nobody is there who could be refused: where no memory can be kept, it is stopped.
-                await self.power.pause(caller, desktop, None if sandbox.pauses and sandbox.memory else False)
+                await self._halt(caller, desktop, sandbox.id, None if sandbox.pauses and sandbox.memory else False)
             await self.ways.cut(sandbox.id)
             self.keeping.end(sandbox.id)
+
+    async def _halt(self, caller: Caller, desktop: DesktopState, id: str, memory: bool | None) -> bool:
+        keeps = await self.power.pause(caller, desktop, memory)
+        if not keeps:
+            # It ended with all else there.
+            self.streams.end(id)
+        return keeps
 
     async def is_paused(self, caller: Caller, id: str) -> bool:
         """Whether the memory of a sandbox is kept: no time of it runs then."""

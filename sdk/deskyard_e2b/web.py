@@ -21,8 +21,9 @@ from deskyard_e2b.ending import DESTROY, STOP, Ending
 from deskyard_e2b.keeping import Keeping
 from deskyard_e2b.keyring import Keyring, Opens
 from deskyard_e2b.naming import NOWHERE, Choice, port_and_sandbox
-from deskyard_e2b.passing import PORT, SANDBOX, DataPlane
+from deskyard_e2b.passing import ENVD_PORT, PORT, SANDBOX, DataPlane
 from deskyard_e2b.sandboxes import Sandboxes
+from deskyard_e2b.stream import PAGE, StreamPage
 
 GRACE_SECONDS = 2
 # A client that left, or a sandbox that was killed, leaves an answer without its end: that is meant.
@@ -67,17 +68,18 @@ def compose(
             await keyring.close()
 
     control = Starlette(routes=ControlPlane(sandboxes, keyring).routes(), lifespan=lifespan)
-    return Program(
-        keeping, keyring, ways, ending, Planes(control, DataPlane(keeping, keyring, ways, sandboxes.power), domain)
-    )
+    data = DataPlane(keeping, keyring, ways, sandboxes.power, sandboxes.streams)
+    page = StreamPage(keeping, keyring, sandboxes.streams)
+    return Program(keeping, keyring, ways, ending, Planes(control, data, page, domain))
 
 
 @dataclass(frozen=True)
 class Planes:
-    """Takes a request to its plane: only those of a sandbox name it, in a header or by their host."""
+    """Takes a request to its plane: only those of a sandbox name it, in a header or by their host, and its stream's."""
 
     control: ASGIApp
     data: ASGIApp
+    stream: StreamPage
     domain: str = NOWHERE
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,6 +88,9 @@ class Planes:
             headers = Headers(scope=scope)
             # Older clients say it by the host alone, and the header goes first where both are there.
             if SANDBOX not in headers and (said := port_and_sandbox(headers.get("host", ""), self.domain)):
+                if scope["path"] == PAGE and said[0] != ENVD_PORT:
+                    await self.stream(scope, receive, send, said[1])
+                    return
                 named = zip((PORT.encode(), SANDBOX.encode()), (each.encode() for each in said), strict=True)
                 scope = {**scope, "headers": [*scope["headers"], *named]}
         is_data = scope["type"] == "http" and any(name == SANDBOX.encode() for name, _ in scope["headers"])

@@ -88,7 +88,8 @@ class Played(AsyncMissionControl):
         if id == "demo.silent":
             raise unreachable("https://demo", ConnectionRefusedError())
         desktop = "d2" if id == "demo.d2" else "d1"
-        return str(self._gateway.grant(desktop, mode=mode, scopes=list(scopes))["url"])
+        wanted = None if scopes is None else list(scopes)
+        return str(self._gateway.grant(desktop, mode=mode, scopes=wanted)["url"])
 
     def _becomes(self, id: str, state: str) -> Operation:
         self._states[id] = state

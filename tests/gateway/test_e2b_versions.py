@@ -23,6 +23,7 @@ TESTS = (
     "tests/control/test_e2b_tasks.py",
     "tests/gateway/test_e2b.py",
     "tests/gateway/test_e2b_domain.py",
+    "tests/gateway/test_e2b_stream.py",
     "tests/computer/test_e2b_desktop.py",
 )
 # It has neither the call `stream_input` nor the option `idempotency_key`.
