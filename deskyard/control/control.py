@@ -16,6 +16,7 @@ from deskyard.control import backup
 from deskyard.control.anchors.gateways import Gateways
 from deskyard.control.anchors.proof import prove
 from deskyard.control.anchors.source import source
+from deskyard.control.e2b import declared as e2b
 from deskyard.control.folder import Folder
 from deskyard.control.identity import declared
 from deskyard.control.identity.declared import Declared
@@ -36,7 +37,7 @@ from deskyard.control.watch.mail import MailServer
 from deskyard.errors import ConfigError, HostError
 from deskyard.host import changes
 from deskyard.host.deadline import Deadline
-from deskyard.host.places import tree
+from deskyard.host.places import places, tree
 from deskyard.host.progress import Timings, say, step
 from deskyard.host.secret_file import write_secret
 from deskyard.site import certificate_authority
@@ -70,6 +71,8 @@ class Control:
         networks = before if webhook_networks is None else tuple(map(_network, webhook_networks))
         address = chosen(self.folder, found[0].database if found else None)
         settings = Settings(site, declared.domain, declared.listen, port, networks, address)
+        if (answered := e2b.kept(self.folder.e2b_declared)) is not None:
+            answered.checked(settings.domain, settings.port)
         place = database_at(self.folder, address, self.password)
         if isinstance(place, Elsewhere):
             place.check()
@@ -82,7 +85,11 @@ class Control:
         with step("pages", timings):
             pages.build(self.folder.pages)
         with step("certificate", timings):
-            self._certify(settings)
+            self._certify(settings, self.folder.certificate, (settings.host,))
+            if answered is not None:
+                self._certify(settings, self.folder.e2b_certificate, answered.names)
+                self.folder.e2b_authority.write_bytes(places().authority(site).read_bytes())
+                self.folder.e2b_authority.chmod(0o644)
         with step("processes", timings):
             settings.save(self.folder)
             self.down()
@@ -175,9 +182,7 @@ class Control:
         """Let people sign in by a provider from now on; Mission Control begins anew if it runs."""
         self._settings()
         provider.checked().save(self.folder.provider)
-        if runs(self.folder):
-            with self._database() as link:
-                _note(link, "provider.declare", provider.issuer, rules=[rule.text for rule in provider.rules])
+        self._note_if_it_runs("provider.declare", provider.issuer, rules=[rule.text for rule in provider.rules])
         self._begin_anew()
         return provider.shown()
 
@@ -227,6 +232,33 @@ class Control:
         found = mail.kept(self.folder.mail)
         return found.shown() if found is not None else None
 
+    def declare_e2b(self, wanted: e2b.Declared) -> dict[str, Any]:
+        """Answer E2B's clients from now on; Mission Control begins anew if it runs."""
+        settings = self._settings()
+        wanted.checked(settings.domain, settings.port)
+        before = e2b.kept(self.folder.e2b_declared)
+        if before is None or before.port != wanted.port:
+            # The proxy would not start, and nobody would reach Mission Control.
+            wanted.require_free_port(settings.listen)
+        wanted.save(self.folder.e2b_declared)
+        self._note_if_it_runs("e2b.declare", wanted.authority)
+        self._begin_anew()
+        return wanted.shown()
+
+    def withdraw_e2b(self) -> bool:
+        """Answer E2B's clients no more; desktops and what is kept of sandboxes stay. False if nobody answered them."""
+        if e2b.kept(self.folder.e2b_declared) is None:
+            return False
+        self.folder.e2b_declared.unlink()
+        self._note_if_it_runs("e2b.withdraw", "e2b")
+        self._begin_anew()
+        return True
+
+    def _note_if_it_runs(self, action: str, target: str, **detail: Any) -> None:
+        if runs(self.folder):
+            with self._database() as link:
+                _note(link, action, target, **detail)
+
     def _begin_anew(self) -> None:
         settings = self._settings()
         if runs(self.folder):
@@ -252,25 +284,24 @@ class Control:
             argv = [sys.executable, "-m", "deskyard.control.process.supervisor", str(self.folder.root)]
             background.start(argv, cwd=tree())
 
-    def _certify(self, settings: Settings) -> None:
+    def _certify(self, settings: Settings, path: Path, hosts: Sequence[str]) -> None:
         """A certificate of the site's authority, unless there is one that lasts."""
-        path = self.folder.certificate
         if path.exists():
             leaf = x509.load_pem_x509_certificate(path.read_bytes())
             names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
             fresh = certificate_authority.expires(path.read_text()) - RENEW_BEFORE > datetime.now(UTC)
-            if settings.host in names.get_values_for_type(x509.DNSName) and fresh:
+            if set(hosts) <= set(names.get_values_for_type(x509.DNSName)) and fresh:
                 return
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, settings.host[:64])])
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, hosts[0][:64])])
         request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
         authority = certificate_authority.authority(settings.site, settings.domain)
-        chain = authority.sign(request.public_bytes(serialization.Encoding.PEM).decode(), settings.host)
+        chain = authority.sign(request.public_bytes(serialization.Encoding.PEM).decode(), *hosts)
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         write_secret(path, chain.encode() + private)
-        say(f"    a certificate of the site's authority for {settings.host}")
+        say(f"    a certificate of the site's authority for {', '.join(hosts)}")
 
 
 def _network(text: str) -> str:

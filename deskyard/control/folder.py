@@ -22,12 +22,13 @@ class Accounts:
     identity: str = "deskyard-identity"
     link: str = "deskyard-link"
     relay: str = "deskyard-relay"
+    e2b: str = "deskyard-e2b"
     database: str = "postgres"
     proxy: str = "haproxy"
 
     def make(self) -> None:
         """Make those that are absent; the database's and the proxy's come with their packages."""
-        for name in (self.web, self.recorder, self.identity, self.link, self.relay):
+        for name in (self.web, self.recorder, self.identity, self.link, self.relay, self.e2b):
             if not exists(name):
                 argv = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent"]
                 command.run([*argv, "--shell", "/usr/sbin/nologin", name], timeout=ACCOUNT_SECONDS)
@@ -92,6 +93,31 @@ class Folder:
         return self.sockets / "link.sock"
 
     @property
+    def e2b_socket(self) -> Path:
+        """Where the proxy reaches the door for E2B's clients."""
+        return self.sockets / "e2b.sock"
+
+    @property
+    def inner_socket(self) -> Path:
+        """Where that door reaches the proxy's way to the web process, which has the limits of keys."""
+        return self.sockets / "inner.sock"
+
+    @property
+    def e2b(self) -> Path:
+        """The folder of what that door keeps of sandboxes, with the site's authority; its account's alone."""
+        return self.root / "e2b"
+
+    @property
+    def e2b_authority(self) -> Path:
+        """The site's authority, by which that door knows gateways: it reads no other file of the host."""
+        return self.e2b / "authority.pem"
+
+    @property
+    def e2b_declared(self) -> Path:
+        """How E2B's clients are answered, where that was declared; root's alone."""
+        return self.root / "e2b.json"
+
+    @property
     def provider(self) -> Path:
         """The declared provider with the client's secret; root's alone."""
         return self.root / "provider.json"
@@ -115,6 +141,11 @@ class Folder:
     def certificate(self) -> Path:
         """Chain and key of the proxy, in one file; root's alone."""
         return self.root / "tls" / "mission.pem"
+
+    @property
+    def e2b_certificate(self) -> Path:
+        """The same for the names of E2B's clients."""
+        return self.root / "tls" / "e2b.pem"
 
     @property
     def source(self) -> Path:
@@ -146,6 +177,9 @@ class Folder:
         self.cluster.mkdir(exist_ok=True)
         self.cluster.chmod(0o700)
         os.chown(self.cluster, *ids(self.accounts.database))
+        self.e2b.mkdir(exist_ok=True)
+        self.e2b.chmod(0o700)
+        os.chown(self.e2b, *ids(self.accounts.e2b))
         self.certificate.parent.mkdir(exist_ok=True, mode=0o700)
 
 

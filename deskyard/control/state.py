@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from deskyard.control.e2b import declared
 from deskyard.control.folder import Folder
 from deskyard.control.process.noted import noted
 from deskyard.control.process.settings import kept
@@ -22,7 +23,7 @@ SUPERVISOR = "supervisor"
 def state(folder: Folder) -> dict[str, Any]:
     """Whether it runs, where it is reached, and each of its processes."""
     found = kept(folder)
-    running = runs(folder)
+    running, answered = runs(folder), declared.kept(folder.e2b_declared)
     processes = noted(folder) if running else {}
     return {
         "url": found[0].origin if found else None,
@@ -31,6 +32,7 @@ def state(folder: Folder) -> dict[str, Any]:
         "ready": running and ready(folder),
         "processes": processes,
         "database": found[0].database if found else None,
+        "e2b_domain": answered.authority if answered else None,
         "folder": str(folder.root),
         "certificate_authority": str(places().authority(found[0].site)) if found else None,
     }
@@ -49,11 +51,18 @@ def runs(folder: Folder) -> bool:
 
 
 def ready(folder: Folder) -> bool:
-    """Whether the web process answers on its socket that all is well."""
-    link = _SocketConnection(folder.web_socket)
+    """Whether the web process answers on its socket that all is well, and who answers E2B's clients does."""
+    asked = {folder.web_socket: "/readyz"}
+    if folder.e2b_declared.exists():
+        asked[folder.e2b_socket] = "/health"
+    return all(_answers(path, question) for path, question in asked.items())
+
+
+def _answers(path: Path, question: str) -> bool:
+    link = _SocketConnection(path)
     try:
-        link.request("GET", "/readyz")
-        return link.getresponse().status == http.HTTPStatus.OK
+        link.request("GET", question)
+        return link.getresponse().status in (http.HTTPStatus.OK, http.HTTPStatus.NO_CONTENT)
     except (OSError, http.client.HTTPException):
         return False
     finally:

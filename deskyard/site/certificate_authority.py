@@ -27,12 +27,13 @@ class Authority:
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
-    def sign(self, request: str, hostname: str) -> str:
-        """Sign a gateway's request for `hostname`; names in the request itself are not trusted. Returns PEM."""
+    def sign(self, request: str, hostname: str, *more: str) -> str:
+        """Sign a request for `hostname` and `more`; names in the request itself are not trusted. Returns PEM."""
         csr = x509.load_pem_x509_csr(request.encode())
         if not csr.is_signature_valid:
             raise SiteError("certificate", hostname, "the gateway's request is not signed by its key", "retry")
         now = datetime.datetime.now(datetime.UTC)
+        names = [x509.DNSName(name) for name in (hostname, *more)]
         leaf = (
             x509.CertificateBuilder()
             .subject_name(_name(hostname))
@@ -41,7 +42,7 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - BEFORE)
             .not_valid_after(now + datetime.timedelta(days=LEAF_DAYS))
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(hostname)]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
             .add_extension(_usage(signs_certificates=False), critical=True)

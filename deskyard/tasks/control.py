@@ -363,6 +363,8 @@ def _text(state: dict[str, Any]) -> str:
     lines = [f"Mission Control  {state['url'] or '-'}  {word}"]
     if state["database"]:
         lines.append(f"  the database is elsewhere: {state['database']}")
+    if state["e2b_domain"]:
+        lines.append(f"  E2B's clients are answered: E2B_DOMAIN={state['e2b_domain']}")
     lines += [f"  {name}  {'runs' if runs else 'DOES NOT RUN'}" for name, runs in state["processes"].items()]
     if state.get("link"):
         lines += [

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ class Settings:
     at_timeout: str
     as_json: bool
     domain: str = NOWHERE
+    listener: int | None = None
+    via: str | None = None
 
 
 def read(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -56,9 +59,8 @@ def read(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
         raise DesktopError("--domain", domain, "is no domain", "give such as e2b.example.com, or e2b.example.com:8443")
     choice = Choice(options.workspace, options.tier, options.image, options.task_seconds)
     state = Path(options.state).expanduser()
-    return Settings(
-        options.mission_control, options.ca, state, listening, choice, options.at_timeout, options.json, domain
-    )
+    asked = (options.mission_control, options.ca, state, listening, choice, options.at_timeout, options.json)
+    return Settings(*asked, domain, options.listener, options.via)
 
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -75,6 +77,10 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--certificate", metavar="FILE", help="the chain, as PEM, to serve HTTPS")
     add("--certificate-key", metavar="FILE", help="its private key")
     add("--domain", metavar="NAME", help="E2B_DOMAIN of clients: api.NAME and each PORT-SANDBOX.NAME lead here")
+    add(
+        "--listener", type=int, metavar="N", help="an open socket to serve in place of a port: others end TLS before it"
+    )
+    add("--via", metavar="FILE", help="the socket by which Mission Control is reached")
     add("--state", default=f"{home}/deskyard/e2b.sqlite", metavar="FILE", help="what is kept of sandboxes")
     add("--workspace", help="of a sandbox whose template names none (default: the only one that the key sees)")
     add("--tier", default="free", help="the same of its tier (default: free)")
@@ -98,11 +104,12 @@ async def serve(settings: Settings) -> None:
     settings.listening.require_certificate()
     keeping = Keeping(settings.state)
     try:
-        with settings.listening.open() as listening:
-            url = settings.listening.url(listening)
+        handed = settings.listener is not None
+        with socket.socket(fileno=settings.listener) if handed else settings.listening.open() as listening:
+            url = f"https://api.{settings.domain}" if handed else settings.listening.url(listening)
 
             async def opens(key: str) -> AsyncMissionControl:
-                return await AsyncMissionControl.connect(settings.url, key, settings.ca)
+                return await AsyncMissionControl.connect(settings.url, key, settings.ca, settings.via)
 
             def ready() -> None:
                 said = {

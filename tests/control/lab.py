@@ -44,7 +44,7 @@ START_SECONDS = 300.0
 LEASE_SECONDS = 3.0
 # Accounts that every machine has: tests make none.
 PROVIDER = "Example"
-ACCOUNTS = Accounts(web="nobody", recorder="daemon", proxy="games", identity="lp", link="news", relay="uucp")
+ACCOUNTS = Accounts("nobody", "daemon", "lp", link="news", relay="uucp", e2b="irc", proxy="games")
 CLEAR_SECONDS = 60.0
 CHILD = "tests.control.child"
 CLEARED = (

@@ -77,8 +77,8 @@ class Site:
 
 
 @contextmanager
-def running(build: Callable[[Path], Any]) -> Iterator[Site]:
-    """A site that is up, and gone at the end; `build` puts the pages into a folder."""
+def running(build: Callable[[Path], Any], prepare: Callable[[Site], Any] = lambda _: None) -> Iterator[Site]:
+    """A site that is up, and gone at the end; `build` puts the pages into a folder, `prepare` is called before."""
     root = Path(tempfile.mkdtemp(prefix="deskyard-mission."))
     root.chmod(0o711)
     with pytest.MonkeyPatch.context() as patch:
@@ -91,6 +91,7 @@ def running(build: Callable[[Path], Any]) -> Iterator[Site]:
         patch.setattr(control, "UP_SECONDS", 4 * WAIT_SECONDS)
         found = Site(root)
         try:
+            prepare(found)
             found.state = found.control.up(port=found.port)
             yield found
         finally:

@@ -7,12 +7,13 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.client import HTTPSConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deskyard.control.e2b.declared import Declared
 from deskyard.control.folder import Accounts, Folder
 from deskyard.control.process import proxy
 from deskyard.control.process.settings import Settings
@@ -33,12 +34,30 @@ class Door:
 
     port: int
     host: str
+    e2b: Declared
+    inner: Path
 
     def ask(self, source: str, path: str = "/healthz", key: str | None = None) -> tuple[int, dict[str, Any]]:
         """The status of a request from an address, and what was said if it was a limit."""
-        headers = {"Host": self.host, **({"Authorization": f"Bearer {key}"} if key else {})}
+        return self._said(self._line(source, self.port), path, self.host, key)
+
+    def call(self, source: str, host: str) -> tuple[int, dict[str, Any]]:
+        """The same of a call by E2B's clients."""
+        return self._said(self._line(source, self.e2b.port), "/sandboxes", host, None)
+
+    def ask_within(self, key: str) -> tuple[int, dict[str, Any]]:
+        """The same of who answers those clients, by the socket that is its own."""
+        line = HTTPConnection("127.0.0.1", timeout=SECONDS)
+        line.sock = socket.socket(socket.AF_UNIX)
+        line.sock.connect(str(self.inner))
+        return self._said(line, "/api/desktops", self.host, key)
+
+    def _line(self, source: str, port: int) -> HTTPSConnection:
         context = ssl._create_unverified_context()
-        line = HTTPSConnection("127.0.0.1", self.port, timeout=SECONDS, source_address=(source, 0), context=context)
+        return HTTPSConnection("127.0.0.1", port, timeout=SECONDS, source_address=(source, 0), context=context)
+
+    def _said(self, line: HTTPConnection, path: str, host: str, key: str | None) -> tuple[int, dict[str, Any]]:
+        headers = {"Host": host, **({"Authorization": f"Bearer {key}"} if key else {})}
         try:
             line.request("GET", path, headers=headers)
             answer = line.getresponse()
@@ -59,17 +78,22 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
     for name in ("MOST_REQUESTS", "MOST_BY_KEY"):
         monkeypatch.setattr(proxy, name, MOST)
     monkeypatch.setattr(proxy, "MOST_SIGN_INS", 1)
+    monkeypatch.setattr(proxy, "MOST_CALLS", 2 * MOST)
     monkeypatch.setattr(proxy, "SECONDS", 600)
-    settings = Settings("local", "test.localhost", "127.0.0.1", free_ports(1)[0])
-    folder = Folder(tmp_path, Accounts())
+    port, other = free_ports(2)
+    settings = Settings("local", "test.localhost", "127.0.0.1", port)
+    answered = Declared("e2b.test.localhost", other)
+    folder = Folder(tmp_path, Accounts(e2b="nobody"))
+    folder.sockets.mkdir()
     made = issue(tmp_path)
     folder.certificate.parent.mkdir(parents=True, exist_ok=True)
-    folder.certificate.write_text(made.certificate.read_text() + made.key.read_text())
+    for path in (folder.certificate, folder.e2b_certificate):
+        path.write_text(made.certificate.read_text() + made.key.read_text())
     file = tmp_path / "haproxy.cfg"
-    file.write_text(proxy.configuration(settings, folder))
+    file.write_text(proxy.configuration(settings, folder, answered))
     with subprocess.Popen([shutil.which("haproxy") or "haproxy", "-db", "-f", file]) as process:
         try:
-            found = Door(settings.port, settings.host)
+            found = Door(settings.port, settings.host, answered, folder.inner_socket)
             assert Deadline(SECONDS).wait_for(lambda: _listens(found.port) or process.poll() is not None, 0.1)
             assert process.poll() is None
             yield found
@@ -102,3 +126,19 @@ def test_signing_in_has_a_smaller_limit(door: Door) -> None:
     assert [door.ask(NEAR, "/api/sign-in")[0] for _ in range(2)] == [THROUGH, TOO_MANY]
     assert "to sign in" in door.ask(NEAR, "/api/enrol")[1]["reason"]
     assert door.ask(FAR)[0] == THROUGH
+
+
+def test_e2b_s_clients_have_a_limit_of_their_own_and_their_names_alone(door: Door) -> None:
+    api = f"api.{door.e2b.authority}"
+    assert [door.call(NEAR, api)[0] for _ in range(2 * MOST + 1)] == [THROUGH] * 2 * MOST + [TOO_MANY]
+    assert door.call(NEAR, api)[1]["reason"] == f"sent more than {2 * MOST} requests in 600 s"
+    assert door.call(FAR, f"49983-lab--a.{door.e2b.domain}")[0] == THROUGH
+    assert door.ask(NEAR)[0] == THROUGH, "another limit is another's"
+    assert [door.call(FAR, host)[0] for host in (door.host, door.e2b.domain, f"api.x{door.e2b.domain}")] == [421] * 3
+
+
+def test_who_answers_them_has_the_limits_of_their_keys(door: Door) -> None:
+    assert [door.ask_within("dyk_a")[0] for _ in range(MOST + 1)] == [THROUGH] * MOST + [TOO_MANY]
+    assert door.ask(NEAR, key="dyk_a")[1]["field"] == "key", "a key has one limit, by whichever way it comes"
+    assert door.ask_within("dyk_b")[0] == THROUGH
+    assert door.inner.stat().st_mode & 0o777 == 0o600

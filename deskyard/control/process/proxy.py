@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 import jinja2
 
+from deskyard.control.e2b.declared import Declared
 from deskyard.control.folder import Folder, group_of
 from deskyard.control.problem import members
 from deskyard.control.process.settings import Settings
@@ -17,25 +18,30 @@ TEMPLATE = tree() / "deskyard/control/process/haproxy.cfg.j2"
 SECONDS = 10
 MOST_REQUESTS = MOST_BY_KEY = 400
 MOST_SIGN_INS = 30
+# Of E2B's clients, which ask for each click and each file.
+MOST_CALLS = 2000
 
 
-def configuration(settings: Settings, folder: Folder) -> str:
-    """HAProxy's configuration."""
+def configuration(settings: Settings, folder: Folder, e2b: Declared | None = None) -> str:
+    """HAProxy's configuration; with the names of E2B's clients, where they are answered."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
     return environment.from_string(TEMPLATE.read_text()).render(
         settings=settings,
         folder=folder,
+        e2b=e2b,
         user=folder.accounts.proxy,
         group=group_of(folder.accounts.proxy),
         bind=f"[{settings.listen}]" if ipaddress.ip_address(settings.listen).version == 6 else settings.listen,
         seconds=SECONDS,
         most_requests=MOST_REQUESTS,
         most_by_key=MOST_BY_KEY,
+        most_calls=MOST_CALLS,
         most_sign_ins=MOST_SIGN_INS,
         refusals={
             "address": _refusal("address", MOST_REQUESTS),
             "sign_in": _refusal("address", MOST_SIGN_INS, " to sign in"),
             "key": _refusal("key", MOST_BY_KEY),
+            "calls": _refusal("address", MOST_CALLS),
         },
     )
 

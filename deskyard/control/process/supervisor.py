@@ -19,6 +19,7 @@ from pathlib import Path
 from deskyard.control import backup
 from deskyard.control.anchors.source import source
 from deskyard.control.confinement import closed_network, die_with_parent
+from deskyard.control.e2b import declared as e2b
 from deskyard.control.folder import Folder, ids, name_of
 from deskyard.control.identity import declared
 from deskyard.control.process import proxy
@@ -126,7 +127,8 @@ class Supervisor:
             if postmaster is not None:
                 postmaster.end()
             folder = self.folder
-            for path in (folder.web_socket, folder.identity_socket, folder.way_socket, folder.link_socket):
+            sockets = (folder.web_socket, folder.identity_socket, folder.way_socket, folder.link_socket)
+            for path in (*sockets, folder.e2b_socket, folder.inner_socket):
                 path.unlink(missing_ok=True)
 
     def _keep(self) -> None:
@@ -155,7 +157,8 @@ class Supervisor:
             argv = [*python, "deskyard.control.identity", *options]
             signing_in = [Piece("identity", argv, BARE, sockets=(door,))]
         configuration = self.folder.root / "haproxy.cfg"
-        configuration.write_text(proxy.configuration(self.settings, self.folder))
+        answered = e2b.kept(self.folder.e2b_declared)
+        configuration.write_text(proxy.configuration(self.settings, self.folder, answered))
         return [
             *relaying,
             Piece("recorder", recorder, BARE, sockets=networks.get(RECORDER, ())),
@@ -167,6 +170,7 @@ class Supervisor:
             Piece("observer", [*python, "deskyard.control.jobs.observer", *work, *asking], os.environ),
             *self._linking(database, networks.get(LINK, ())),
             *signing_in,
+            *(self._answering(answered) if answered else []),
             Piece("proxy", ["haproxy", "-W", "-db", "-f", str(configuration)], {"PATH": os.environ["PATH"]}),
         ]
 
@@ -184,6 +188,15 @@ class Supervisor:
             Piece("way", opening, os.environ, sockets=(way,)),
             Piece("link", [*python, "deskyard.control.link", *options], BARE, sockets=(door, *network)),
         ]
+
+    def _answering(self, answered: e2b.Declared) -> list[Piece]:
+        """Who answers E2B's clients."""
+        folder, accounts = self.folder, self.folder.accounts
+        listener = self._listener(folder.e2b_socket, accounts.proxy)
+        options = ["--account", accounts.e2b, "--listener", str(listener), *answered.arguments()]
+        options += ["--mission-control", f"http://{self.settings.host}", "--via", str(folder.inner_socket)]
+        options += ["--state", str(folder.e2b / "sandboxes.sqlite"), "--ca", str(folder.e2b_authority)]
+        return [Piece("e2b", [sys.executable, "-m", "deskyard.control.e2b", *options], BARE, sockets=(listener,))]
 
     def _watched(self) -> list[str]:
         networks = ",".join(self.settings.webhook_networks)

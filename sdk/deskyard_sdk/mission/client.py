@@ -46,8 +46,11 @@ class AsyncMissionControl:
         self._client, self.ca = client, ca
 
     @classmethod
-    async def connect(cls, url: str, key: str, ca: str | None = None) -> "AsyncMissionControl":
-        """Open it with a key of `./inv control.key`; `ca` is the file of the site's CA, where it has one of its own."""
+    async def connect(cls, url: str, key: str, ca: str | None = None, via: str | None = None) -> "AsyncMissionControl":
+        """Open it with a key of `./inv control.key`; `ca` is the file of the site's CA, where it has one of its own.
+
+        `via` is a socket of this machine by which it is reached.
+        """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             remedy = "give its address, such as https://mission.localhost:9443"
@@ -62,7 +65,7 @@ class AsyncMissionControl:
         client = httpx.AsyncClient(
             base_url=f"{parts.scheme}://{parts.netloc}",
             headers={"Authorization": f"Bearer {key}"},
-            transport=Transport(verify=tls),
+            transport=Transport(verify=tls, uds=via),
             timeout=httpx.Timeout(30, read=WAIT_SECONDS * 2),
         )
         found = cls(client, ca)

@@ -22,7 +22,7 @@ from deskyard_e2b.sandboxes import LAST_BACKUP
 from deskyard_sdk import DesktopError
 
 from deskyard.computer.envd.part import ENVD_VERSION
-from deskyard.control import e2b
+from deskyard.control.e2b import serving
 from deskyard.errors import DeskyardError, HostError
 from deskyard.gateway.machine.layout import Layout
 from deskyard.life.backup import final
@@ -253,7 +253,7 @@ def test_the_task_tells_the_program_where_mission_control_is(monkeypatch: pytest
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
     started: list[Any] = []
     monkeypatch.setattr(os, "execve", lambda *call: started.append(call))
-    e2b.serve({"port": "0", "tier": "", "at-timeout": "destroy"}, STATE, True)
+    serving.serve({"port": "0", "tier": "", "at-timeout": "destroy"}, STATE, True)
     _, argv, environ = started[0]
     assert argv[1:3] == ["-m", "deskyard_e2b"]
     settings = program.read(argv[3:], {})
@@ -262,7 +262,7 @@ def test_the_task_tells_the_program_where_mission_control_is(monkeypatch: pytest
     assert settings.state == tmp_path / "state" / "e2b.sqlite"
     assert environ["PYTHONPATH"].split(os.pathsep)[0].endswith("/sdk")
     with pytest.raises(HostError, match=r"control\.up"):
-        e2b.arguments({}, {**STATE, "url": None})
+        serving.arguments({}, {**STATE, "url": None})
 
 
 def test_it_prints_what_clients_need_and_no_key(tmp_path: Path) -> None:

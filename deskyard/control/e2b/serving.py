@@ -1,4 +1,4 @@
-"""The door for E2B's clients: `deskyard_e2b` of the SDK, started with where Mission Control of this machine is."""
+"""The door as a program of its own, started with where Mission Control of this machine is."""
 
 import os
 import sys
