@@ -200,5 +200,7 @@ def test_it_is_withdrawn_and_declared_while_all_runs_and_goes_down_with_it(site:
     number = site.processes()["e2b"]
     assert "--tier=pro" in Path(f"/proc/{number}/cmdline").read_text()
     assert answer(site, port, "/health")[0] == 204
+    noted = site.get("/api/audit", Authorization=f"Bearer {site.control.key('audit', ['admin'], None, 1)['key']}")[1]
+    assert b'"e2b.withdraw"' in noted and b'"e2b.declare"' in noted
     site.control.down()
     assert start_time(number) is None

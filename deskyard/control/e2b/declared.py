@@ -14,7 +14,7 @@ PORT = 9444
 ENDINGS = ("stop", "destroy", "nothing")
 # As Mission Control takes it.
 MOST_TASK_SECONDS = 999_999
-LABEL = "abcdefghijklmnopqrstuvwxyz0123456789-"
+SIGNS = "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 
 @dataclass(frozen=True)
@@ -88,4 +88,4 @@ def kept(path: Path) -> Declared | None:
 
 
 def _is_label(text: str) -> bool:
-    return 1 <= len(text) <= 63 and set(text) <= set(LABEL) and not text.startswith("-") and not text.endswith("-")
+    return 1 <= len(text) <= 63 and set(text) <= set(SIGNS) and not text.startswith("-") and not text.endswith("-")

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 from deskyard_e2b import __main__ as program
-from deskyard_e2b import answers, doors, environment, naming, web
+from deskyard_e2b import answers, doors, ending, environment, naming, web
 from deskyard_e2b.keeping import Keeping, Kept, token_for
 from deskyard_e2b.naming import Choice
 from deskyard_e2b.passing import DataPlane
@@ -22,7 +22,7 @@ from deskyard_e2b.sandboxes import LAST_BACKUP
 from deskyard_sdk import DesktopError
 
 from deskyard.computer.envd.part import ENVD_VERSION
-from deskyard.control.e2b import serving
+from deskyard.control.e2b import declared, serving
 from deskyard.errors import DeskyardError, HostError
 from deskyard.gateway.machine.layout import Layout
 from deskyard.life.backup import final
@@ -82,6 +82,7 @@ def test_what_is_written_twice_is_the_same() -> None:
     with pytest.raises(DeskyardError) as refused, final._or_without("lab/a", "--no-backup"):
         raise HostError("machine", "lab-a", "is paused", "let it go on")
     assert refused.value.field == LAST_BACKUP
+    assert (declared.ENDINGS, declared.MOST_TASK_SECONDS) == (ending.ENDINGS, program.MOST_TASK_SECONDS)
 
 
 def test_a_file_that_others_read_or_that_is_in_use_is_refused(tmp_path: Path) -> None:
