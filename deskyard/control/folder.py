@@ -104,13 +104,13 @@ class Folder:
 
     @property
     def e2b(self) -> Path:
-        """The folder of what that door keeps of sandboxes, with the site's authority; its account's alone."""
+        """The folder of what that door keeps of sandboxes; its account's alone, so that root writes nothing there."""
         return self.root / "e2b"
 
     @property
     def e2b_authority(self) -> Path:
-        """The site's authority, by which that door knows gateways: it reads no other file of the host."""
-        return self.e2b / "authority.pem"
+        """The site's authority, by which that door knows gateways; all may read it, and root alone writes it."""
+        return self.root / "authority.pem"
 
     @property
     def e2b_declared(self) -> Path:

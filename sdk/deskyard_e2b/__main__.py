@@ -77,9 +77,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--certificate", metavar="FILE", help="the chain, as PEM, to serve HTTPS")
     add("--certificate-key", metavar="FILE", help="its private key")
     add("--domain", metavar="NAME", help="E2B_DOMAIN of clients: api.NAME and each PORT-SANDBOX.NAME lead here")
-    add(
-        "--listener", type=int, metavar="N", help="an open socket to serve in place of a port: others end TLS before it"
-    )
+    add("--listener", type=int, metavar="N", help="an open socket to serve in place of a port, behind who ends TLS")
     add("--via", metavar="FILE", help="the socket by which Mission Control is reached")
     add("--state", default=f"{home}/deskyard/e2b.sqlite", metavar="FILE", help="what is kept of sandboxes")
     add("--workspace", help="of a sandbox whose template names none (default: the only one that the key sees)")

@@ -110,6 +110,9 @@ def test_it_is_a_process_of_mission_control_with_an_account_and_no_file_or_right
     folder = site.control.folder
     kept = (folder.e2b / "sandboxes.sqlite").stat()
     assert (kept.st_uid, kept.st_mode & 0o777) == (ids(ACCOUNTS.e2b)[0], 0o600)
+    # What root writes is not where the account could put another file's name in its place.
+    written = (folder.e2b_authority.stat().st_uid, folder.e2b_authority.parent.stat().st_uid)
+    assert written == (0, 0) and folder.e2b not in folder.e2b_authority.parents
     assert (folder.inner_socket.stat().st_uid, folder.inner_socket.stat().st_mode & 0o777) == (kept.st_uid, 0o600)
 
 
