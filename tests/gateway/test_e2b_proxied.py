@@ -62,8 +62,9 @@ print(sandbox.commands.kill(left.pid), sandbox.pause(), Sandbox.connect("demo--d
 def behind(lived: Gateway, authority: str, tmp_path: Path) -> Iterator[tuple[int, str]]:
     """The port of a proxy before the program, and the file of its authority."""
     need_programs("haproxy")
-    settings = Settings("local", "example.test", "127.0.0.1", *free_ports(1))
-    wanted, issuer = Declared(DOMAIN, *free_ports(1)), Authority()
+    first, second = free_ports(2)
+    settings = Settings("local", "example.test", "127.0.0.1", first)
+    wanted, issuer = Declared(DOMAIN, second), Authority()
     folder = Folder(tmp_path, Accounts(e2b="nobody"))
     for made in (folder.sockets, folder.certificate.parent):
         made.mkdir()
