@@ -8,10 +8,10 @@ from typing import Any
 
 from deskyard.declaration import declaration
 from deskyard.host import toolchain
+from deskyard.host.at_once import together
 from deskyard.host.facts import require_programs
 from deskyard.host.places import tree
 from deskyard.host.progress import Timings, say, step
-from deskyard.host.together import together
 from deskyard.image.build.build import build
 from deskyard.plan.workspace import IMAGES
 from deskyard.workspace import workspace

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import SiteError
+from deskyard.host.at_once import together
 from deskyard.host.deadline import Deadline
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import Timings, say
-from deskyard.host.together import together
 from deskyard.image.publish.draft import Draft, Image, remove
 from deskyard.image.publish.retention import is_dead, prune
 from deskyard.image.publish.upload import DiskFile, bring, virtual_bytes

@@ -33,7 +33,15 @@ LOOKING = {
     *("site.roles", "site.images", "snapshot.list", "toolchain.show", "workspace.preview", "workspace.environment"),
     *("workspace.status", "workspace.verify", "workspace.health"),
 }
-AUDITED = {"control.backup", "control.person", "control.key", "control.oidc", "control.mail", "e2b.serve"}
+AUDITED = {
+    "control.backup",
+    "control.person",
+    "control.key",
+    "control.oidc",
+    "control.mail",
+    "e2b.declare",
+    "e2b.serve",
+}
 SECRET = "correct horse battery"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from deskyard.errors import BuildError
+from deskyard.host.at_once import together
 from deskyard.host.command import run
 from deskyard.host.progress import Timings, say
-from deskyard.host.together import together
 
 
 def test_everything_is_done_and_timed(capsys: pytest.CaptureFixture[str]) -> None:
