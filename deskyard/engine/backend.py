@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -331,6 +332,9 @@ class Backend(Protocol):
 
     def check(self, declared: Declared) -> None:
         """Raise an error for what would leave a workspace half made, before anything is touched."""
+
+    def networks(self) -> list[IPv4Network]:
+        """The networks of the site beside those of its workspaces: a new one overlaps none of them."""
 
     def guard(self, declared: Declared, state_ids: Callable[[], "StateIds"], steps: Sequence[Change]) -> None:
         """Raise an error for steps that would cut machines off."""

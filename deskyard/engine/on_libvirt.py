@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
 import libvirt
@@ -44,6 +45,11 @@ class LibvirtBackend:
         preflight.check(declared)
         daemon.up(declared.plan.accelerator)
         preflight.check_with_hypervisor(declared)
+
+    def networks(self) -> list[IPv4Network]:
+        """Those that this machine reaches, and libvirt's; starts its hypervisor."""
+        daemon.up(accelerator(self._site.accelerator))
+        return preflight.networks()
 
     def guard(self, declared: Declared, state_ids: Callable[[], "StateIds"], steps: Sequence[Change]) -> None:
         """Nothing: no step cuts a machine off here."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from ipaddress import IPv4Network
 
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
@@ -42,6 +43,10 @@ class ProxmoxBackend:
     def check(self, declared: Declared) -> None:
         """Tools, templates, firewall and the networks of others."""
         preflight.check_on_cluster(declared)
+
+    def networks(self) -> list[IPv4Network]:
+        """The one that its gateways stand in."""
+        return [self._site.cluster.uplink.network]
 
     def guard(self, declared: Declared, state_ids: Callable[[], StateIds], steps: Sequence[Change]) -> None:
         """Stop what would replace the network below machines, or move a NIC that the token may not move."""

@@ -145,7 +145,7 @@ def _other_workspaces(declared: Declared) -> None:
     for name in declaration.stack_names():
         if name == mine.name:
             continue
-        network, port = _network_and_port(name)
+        network, port = network_and_port(name)
         if network is not None and network.overlaps(mine.network):
             reason = f"overlaps workspace {name!r} ({network})"
             remedy = "choose a /24 that no other workspace uses"
@@ -195,8 +195,8 @@ def _neighbours(declared: Declared) -> Iterator[Declared]:
                 yield other
 
 
-def _network_and_port(name: str) -> tuple[IPv4Network | None, object]:
-    """Of another workspace, whose own mistakes are not the matter here."""
+def network_and_port(name: str) -> tuple[IPv4Network | None, object]:
+    """The network and the port of a workspace as they are written, whatever else is wrong with it."""
     config = declaration.written(name)
     if config is None:
         return None, None
@@ -211,15 +211,22 @@ def _port(declared: Declared) -> None:
     listen, port = declared.site.listen, declared.workspace.gateway_port
     if forward.is_open(declared.site.name, declared.workspace.name):
         return
+    if (error := port_error(listen, port)) is not None:
+        taken = error.errno == errno.EADDRINUSE
+        reason = f"is taken on {listen} by another program" if taken else f"cannot be used: {error.strerror}"
+        field = f"Pulumi.{declared.workspace.name}.yaml: gateway_port"
+        raise HostError(field, port, reason, "end that program or choose another port") from error
+
+
+def port_error(listen: str, port: int) -> OSError | None:
+    """The error with which this machine refuses to listen on a port; None if it would."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((listen, port))
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            reason = f"is taken on {listen} by another program" if taken else f"cannot be used: {error.strerror}"
-            field = f"Pulumi.{declared.workspace.name}.yaml: gateway_port"
-            raise HostError(field, port, reason, "end that program or choose another port") from error
+            return error
+    return None
 
 
 def _disk(declared: Declared, images_bytes: int) -> None:
@@ -259,6 +266,11 @@ def _routes(declared: Declared) -> None:
             field = f"Pulumi.{declared.workspace.name}.yaml: network"
             reason = f"overlaps {network} of the libvirt network {name!r}"
             raise ConfigError(field, str(declared.workspace.network), reason, "choose another /24")
+
+
+def networks() -> list[IPv4Network]:
+    """The networks that this machine reaches, and those of libvirt; the hypervisor runs."""
+    return [*(network for network, _ in _routed()), *(network for _, network in _libvirt_networks())]
 
 
 def _routed() -> Iterator[tuple[IPv4Network, str]]:

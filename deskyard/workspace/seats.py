@@ -55,6 +55,10 @@ class Seats:
         """The machine that a claimer has, or that is made for them."""
         return _of(claimer, self.ledger.machines())
 
+    def claimed(self) -> list[str]:
+        """The seats with a machine that somebody has."""
+        return sorted(name for name, seated in self.ledger.machines().items() if seated.claim is not None)
+
     def begin(self, declared: Declared, seat: DesktopPlan, claim: Claim | None, *, once: bool = False) -> Entry:
         """Note that a machine is made at a free seat; raises `SiteError` if one is there.
 

@@ -4,7 +4,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -109,8 +109,11 @@ def up(
     return when_up(declared, gateway)
 
 
-def destroy(name: str) -> None:
-    """Remove a workspace with all its desktops and their data. The declaration stays."""
+def destroy(name: str, only: Collection[str] | None = None) -> None:
+    """Remove a workspace with all its desktops and their data. The declaration stays.
+
+    With `only` it is a `ConfigError`, and nothing is touched, if it has another desktop than these.
+    """
     stack = WorkspaceStack(name)
     site = declaration.site_of(name)
     backend = backend_of(site)
@@ -118,16 +121,27 @@ def destroy(name: str) -> None:
         stack.check_passphrase()
         SshLink(site.name, name).close()
         with turn.whole(site.name, name):
+            disposables = backend.disposables(name)
+            seats = None if disposables is None else Seats(site.name, name, disposables)
+            if only is not None:
+                require_only(name, only, [*stack.desktops_with_machines(), *(seats.claimed() if seats else ())])
             _remove_remnants(backend, name)
             backend.prepare_destroy(name, stack.on_cluster)
-            if (disposables := backend.disposables(name)) is not None:
-                Seats(site.name, name, disposables).remove_all()
+            if seats is not None:
+                seats.remove_all()
             _again(backend, stack, stack.destroy)
     else:
         say(f"    workspace {name} has no machines")
         with turn.whole(site.name, name):
             _remove_remnants(backend, name)
     shutil.rmtree(places().workspace(site.name, name), ignore_errors=True)
+
+
+def require_only(name: str, only: Collection[str], there: Collection[str]) -> None:
+    """Raise `ConfigError` if a workspace has another desktop than these, which goes with it."""
+    if more := sorted({*there} - {*only}):
+        reason = f"are there too, and were not named: {', '.join(more)}"
+        raise ConfigError("desktops", name, reason, "look at what it has now, then repeat it")
 
 
 def remnants(name: str) -> list[str]:
