@@ -78,6 +78,7 @@ DELETE /api/keys/{id}
 DELETE /api/people/{id}
 DELETE /api/retention/{workspace}
 DELETE /api/webhooks/{id}
+DELETE /api/workspaces/{id}
 GET /api/audit
 GET /api/audit/export
 GET /api/audit/verify
@@ -92,6 +93,9 @@ POST /api/people/{id}/link
 POST /api/retention
 POST /api/webhooks
 POST /api/webhooks/{id}/test
+POST /api/workspaces
+POST /api/workspaces/{id}/destroy
+POST /api/workspaces/{id}/destroy/preview
 PUT /api/alert-rules
 PUT /api/budgets/{workspace}
 PUT /api/prices

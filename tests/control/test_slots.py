@@ -33,7 +33,9 @@ def test_every_kind_of_operation_is_of_a_share(mission: Lab) -> None:
     assert found["looks"] == {"workspace.look"}
     assert found["stops"] == {"desktop.freeze", "desktop.thaw"}
     assert found["answers"] == {"approval.decide", "egress.allow", "egress.close"}
-    assert found["engine"] == {"desktop.create", "desktop.destroy", "workspace.up"}
+    assert found["engine"] == {f"{of}.{verb}" for of in ("desktop", "workspace") for verb in ("create", "destroy")} | {
+        "workspace.up"
+    }
     assert found["backups"] == {"backup.run", "workspace.verify"}
     assert found["machines"] == kinds.difference(*(of for share, of in found.items() if share != "machines"))
 

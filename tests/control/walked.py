@@ -33,6 +33,17 @@ def observed(wanted: Mapping[str, Any]) -> None:
             )
         elif kind == "desktop.destroy":
             link.execute("update desktop set gone_at = now() where id = %s", [id])
+        elif kind == "workspace.create":
+            link.execute("insert into workspace (id, site) values (%s, 'local')", [wanted["workspace"]])
+            for desktop in wanted["input"]["desktops"]:
+                link.execute(
+                    "insert into desktop (id, workspace_id, name, tier, image, address)"
+                    " values (%s, %s, %s, %s, 'desktop', '10.0.1.9')",
+                    [f"{wanted['workspace']}.{desktop['name']}", wanted["workspace"], desktop["name"], desktop["tier"]],
+                )
+        elif kind == "workspace.destroy":
+            link.execute("update desktop set gone_at = now() where workspace_id = %s", [wanted["workspace"]])
+            link.execute("update workspace set gone_at = now() where id = %s", [wanted["workspace"]])
         elif kind in STATES:
             link.execute("update desktop set state = %s where id = %s", [STATES[kind], id])
 

@@ -30,6 +30,7 @@ from deskyard.control.approvals import rule_calls
 from deskyard.control.asked.tally import Tally
 from deskyard.control.consent import calls as consent
 from deskyard.control.credentials import calls as credentials
+from deskyard.control.founding import calls as founding
 from deskyard.control.identity import calls as identity
 from deskyard.control.identity.door import Door
 from deskyard.control.machines import calls as machines
@@ -89,6 +90,7 @@ ROOMS: tuple[Any, ...] = (
     machines,
     upkeep,
     tasks,
+    founding,
     workspaces,
     operations,
     consent,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from deskyard.control.founding.target import END
 from deskyard.control.machines.target import DESTROY, UPGRADE, upgrade_target
 from deskyard.control.people.intent import CREATE
 from deskyard.control.upkeep.signed import ALLOW, RESTORE
@@ -10,7 +11,9 @@ from deskyard.control.upkeep.signed import ALLOW, RESTORE
 KIND = "operation.decide"
 ALLOWED, REFUSED = "allow", "refuse"
 # Those of which the worker knows by a signature who asks: a new desktop is one where it gets keys.
-OPERATIONS = (CREATE, DESTROY, UPGRADE, RESTORE, ALLOW)
+OPERATIONS = (CREATE, DESTROY, END, UPGRADE, RESTORE, ALLOW)
+# A workspace goes with its desktops: a rule for the end of each is one for the end of all.
+AS = {END: DESTROY}
 # How long an operation waits for others before it fails.
 WAITS = "24 hours"
 OWN = "asked for it: another person has to answer"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from deskyard.control.confinement import die_with_parent
+from deskyard.control.founding.jobs import JOBS as FOUNDING
 from deskyard.control.halting.job import job as halt
 from deskyard.control.halting.kinds import KINDS as HALTING
 from deskyard.control.jobs.target import desktop_target
@@ -223,6 +224,7 @@ JOBS: dict[str, Job] = {
     "approval.decide": _decide,
     "desktop.chat": _chat,
     **{f"workspace.{verb}": _workspace(verb) for verb in ("up", "start", "stop")},
+    **FOUNDING,
     **MACHINES,
     **UPKEEP,
     **TASKS,

@@ -7,6 +7,7 @@ from deskyard.control.approvals import rules
 from deskyard.control.approvals.target import KIND, target
 from deskyard.control.consent import target as consent
 from deskyard.control.credentials import target as credentials
+from deskyard.control.founding.target import END, FOUND, end_target, found_target
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.machines.target import UPGRADE, signed_target
 from deskyard.control.opening import seal
@@ -33,6 +34,8 @@ SCOPES |= {
     SESSION: WRITE,
     CREATE: WRITE,
     consent.KIND: DECIDE,
+    FOUND: ADMIN,
+    END: ADMIN,
 }
 SCOPES |= dict.fromkeys(credentials.KINDS, ADMIN)
 
@@ -110,6 +113,10 @@ def _target(link: Link, held: Claim) -> str:
     if held.kind == CREATE:
         # What is declared is named by the request alone.
         return create_target(f"{held.workspace}.{held.input.get('name')}", held.input)
+    if held.kind == FOUND:
+        return found_target(held.workspace, held.input)
+    if held.kind == END:
+        return end_target(held.workspace, held.input.get("desktops"))
     if held.kind == consent.KIND:
         return _consent_target(link, held)
     if held.kind in credentials.KINDS:

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
 from deskyard.control.consent import target as consent
-from deskyard.control.consent.target import ALLOWED, OPERATIONS, OWN, REFUSED, WAITS
+from deskyard.control.consent.target import ALLOWED, AS, OPERATIONS, OWN, REFUSED, WAITS
 from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.deciding import role_of
 from deskyard.control.people.intent import Intent, is_signed
@@ -102,7 +102,7 @@ def _rule(link: Link, workspace: str | None, kind: str) -> Rule | None:
     """The rule by which a kind of operation waits in a workspace; None if there is none."""
     row = link.execute(rules.RULE, [workspace]).fetchone() if kind in OPERATIONS else None
     rule = Rule.of(str(workspace), row) if row is not None else None
-    return rule if rule is not None and kind in rule.operations else None
+    return rule if rule is not None and AS.get(kind, kind) in rule.operations else None
 
 
 def _agreeing(link: Link, rule: Rule, id: str, asker: str) -> list[str]:

@@ -19,6 +19,8 @@ SIGNED = {
     "desktop.create": "Make a desktop that gets keys of its workspace (desktop, keys): {target}",
     "snapshot.restore": "Put a desktop back to a snapshot, and lose what changed since (desktop, snapshot): {target}",
     "desktop.upgrade": "Give desktops another system, and lose what their disks hold outside of /home: {target}",
+    "workspace.create": "Make a workspace with a gateway and desktops: {target}",
+    "workspace.destroy": "Destroy a workspace and all data of its desktops, with no way back but a backup: {target}",
     "egress.allow": "Let the desktops of a workspace reach a name (workspace, name, how long): {target}",
     "approval.decide": "Answer what a desktop wants to reach (ticket, desktop, name, answer): {target}",
     "operation.decide": "Answer what somebody wants to do (answer, operation, what, who): {target}",

@@ -11,7 +11,8 @@ SCOPES = {
     CHAT: "give agents tasks, and talk to them",
     APPROVALS: "see what desktops wait to be allowed",
     DECIDE: "answer what desktops wait to be allowed, which opens the network to them",
-    ADMIN: "see keys, people, sessions and the audit; revoke keys, end sessions, set rules and quotas",
+    ADMIN: "see keys, people, sessions and the audit; revoke keys, end sessions, set rules and quotas; "
+    "make workspaces, and destroy them",
 }
 # A person who destroys, or opens the network, signs it with a passkey: the scope alone does not do.
 ROLES = {

@@ -1,4 +1,4 @@
-"""Whether one more desktop is within the quotas, counted in the transaction that writes it down.
+"""Whether more desktops are within the quotas, counted in the transaction that writes it down.
 
 Whoever asks at the same time waits for the same lock, so that two together take no more than is left.
 """
@@ -13,10 +13,12 @@ from deskyard.control.api.caller import Caller, Link, Row
 from deskyard.control.api.problem import Problem
 
 # What a desktop of `x` is, by its workspace and tier; its price is that of a whole day, also while it is off. A tier of
-# before, of which the observer wrote down less, has none of what it does not say.
+# before, of which the observer wrote down less, has none of what it does not say; of a workspace that is not there yet
+# the tier is as another one has it.
 TIER = """left join lateral (
-    select t from workspace w, jsonb_array_elements(w.tiers) t
-    where w.id = x.workspace_id and t ->> 'name' = x.tier limit 1) as declared on true"""
+    select t from workspace w, jsonb_array_elements(w.tiers) t where t ->> 'name' = x.tier
+      and (w.id = x.workspace_id or not exists (select from workspace v where v.id = x.workspace_id))
+    order by w.gone_at nulls first limit 1) as declared on true"""
 SIZE = """
   coalesce((t ->> 'vcpus')::bigint, 0) as vcpus,
   coalesce((t ->> 'memory_gib')::numeric * 1024, 0)::bigint as memory_mib,
@@ -38,18 +40,29 @@ with held as (
     and ((o.state in ('queued', 'running', 'waiting')
         and not exists (select from desktop d where d.id = o.desktop_id and d.gone_at is null))
       or (o.state = 'done' and recent(o.ended_at, '1 minute')
-        and not exists (select from desktop d where d.id = o.desktop_id))))),
+        and not exists (select from desktop d where d.id = o.desktop_id))))
+  union all
+  select o.workspace_id || '.' || (n ->> 'name'), o.workspace_id, n ->> 'tier', false, null
+    from operation o, jsonb_array_elements(o.input -> 'desktops') n
+    where o.kind = 'workspace.create' and o.state in ('queued', 'running')
+    and not exists (
+      select from desktop d where d.id = o.workspace_id || '.' || (n ->> 'name') and d.gone_at is null)),
 owned as (
   select x.*, (select case when o.actor like 'key:%%' then 'key:' || substring(o.actor from '[^:]*$') else o.actor end
-      from operation o where o.id = x.begun_by or not x.is_task and o.kind = 'desktop.create' and o.desktop_id = x.id
-      and o.state not in ('failed', 'cancelled') order by o.created_at desc limit 1) as maker, {SIZE}
+      from operation o where o.id = x.begun_by or not x.is_task and o.state not in ('failed', 'cancelled')
+      and (o.kind = 'desktop.create' and o.desktop_id = x.id or o.kind = 'workspace.create'
+        and o.workspace_id = x.workspace_id
+        and o.input -> 'desktops' @> jsonb_build_array(jsonb_build_object('name', split_part(x.id, '.', 2))))
+      order by o.created_at desc limit 1) as maker, {SIZE}
   from held x {TIER})
 select s as subject, count(o.id) as desktops, coalesce(sum(o.vcpus), 0)::bigint as vcpus,
   coalesce(sum(o.memory_mib), 0)::bigint as memory_mib, coalesce(sum(o.disk_gib), 0)::bigint as disk_gib,
   coalesce(sum(o.micros_per_day), 0)::bigint as micros_per_day
 from unnest(%s::text[]) s left join owned o on s = 'workspace:' || o.workspace_id or s = o.maker group by s
 """
-ADDED = f"select 1 as desktops, {SIZE} from (select %s::text as workspace_id, %s::text as tier) x {TIER}"
+ADDED = f"""select count(*) as desktops, sum(vcpus)::bigint as vcpus, sum(memory_mib)::bigint as memory_mib,
+  sum(disk_gib)::bigint as disk_gib, sum(micros_per_day)::bigint as micros_per_day
+from (select {SIZE} from (select %s::text as workspace_id, unnest(%s::text[]) as tier) x {TIER}) added"""
 REMEDY = "destroy a desktop, choose a smaller tier, or let an admin raise it: GET /api/quotas has all that are yours"
 
 
@@ -78,6 +91,11 @@ def own(who: Caller) -> str:
 
 async def require(link: Link, who: Caller, workspace: str, tier: str) -> None:
     """Raise a 409 if a desktop of this tier would be more than a quota leaves; nothing is touched before."""
+    await require_many(link, who, workspace, [tier])
+
+
+async def require_many(link: Link, who: Caller, workspace: str, tiers: Sequence[str]) -> None:
+    """The same for as many desktops as there are tiers."""
     subjects = sorted({f"workspace:{workspace}", own(who)})
     bounded = await rows.rows(link, "select * from quota where subject = any(%s) order by subject", [subjects])
     if not bounded:
@@ -85,7 +103,7 @@ async def require(link: Link, who: Caller, workspace: str, tier: str) -> None:
     for quota in bounded:
         await link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 9))", [quota["subject"]])
     there = await used(link, [quota["subject"] for quota in bounded])
-    added = await rows.row(link, ADDED, [workspace, tier])
+    added = await rows.row(link, ADDED, [workspace, list(tiers)])
     assert added is not None
     for quota in bounded:
         _require(quota, there[quota["subject"]], added)

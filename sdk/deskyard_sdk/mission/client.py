@@ -290,6 +290,33 @@ class AsyncMissionControl:
         """Bring a workspace to what is declared (`up`), or `start` or `stop` all its machines."""
         return await self._long(f"/workspaces/{workspace}/{verb}")
 
+    async def create_workspace(
+        self,
+        name: str,
+        desktops: Sequence[Mapping[str, str]],
+        site: str = "local",
+        network: str | None = None,
+        egress: str = "open",
+    ) -> Operation:
+        """Declare a workspace at its host and bring it up; the key needs the scope admin.
+
+        Of each desktop: `name`, and `tier` and `image` if they are not the usual. Without `network`, a private /24,
+        the host takes one that is free.
+        """
+        wanted = {"name": name, "desktops": [dict(desktop) for desktop in desktops], "site": site, "egress": egress}
+        return await self._long("/workspaces", wanted | ({"network": network} if network is not None else {}))
+
+    async def destroy_workspace(self, workspace: str, desktops: Sequence[str]) -> Operation:
+        """Delete a workspace with all data of its desktops, after a last backup of each; the key needs the scope admin.
+
+        `desktops` are their names as you saw them: with another one there it is refused (409).
+        """
+        return await self._long(f"/workspaces/{workspace}/destroy", {"desktops": list(desktops)})
+
+    async def preview_destroy_workspace(self, workspace: str) -> Operation:
+        """Ask what would be lost with a workspace and what is backed up before: its result says it, with `desktops`."""
+        return await self._long(f"/workspaces/{workspace}/destroy/preview")
+
     # -- desktops for a task
 
     async def begin_task(

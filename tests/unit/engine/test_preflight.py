@@ -14,15 +14,18 @@ import pytest
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.engine import preflight
+from deskyard.engine.backend import backend_of
 from deskyard.errors import ConfigError, HostError
 from deskyard.host import facts, toolchain
 from deskyard.image.store import store
 from deskyard.image.store.store import BuiltImage
 from deskyard.model.quotas import Quotas
+from deskyard.model.site import Site
 from deskyard.plan import quota
 from deskyard.plan.power import NoRoom, Power
 from deskyard.site.libvirt import daemon, power
 from deskyard.site.libvirt.limits import caps, memory
+from tests.support import paper_cluster
 
 
 @pytest.fixture
@@ -202,6 +205,19 @@ class Network:
             error.err = (libvirt.VIR_ERR_NO_NETWORK,)
             raise error
         return f"<network><ip address='{self._address}' netmask='255.255.255.0'/></network>"
+
+
+def test_what_a_new_workspace_keeps_off_is_reached_by_this_machine_or_is_the_uplink_of_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[str] = []
+    link = SimpleNamespace(listAllNetworks=lambda: [Network("gone", None), Network("far", "10.81.1.1")])
+    monkeypatch.setattr(daemon, "up", begun.append)
+    monkeypatch.setattr(daemon, "connection", lambda: contextlib.nullcontext(link))
+    monkeypatch.setattr(preflight, "_routed", lambda: iter([(IPv4Network("10.80.1.0/24"), "eth0")]))
+    here = backend_of(Site.check({"accelerator": "tcg"}, "test"))
+    assert (here.networks(), begun) == ([IPv4Network("10.80.1.0/24"), IPv4Network("10.81.1.0/24")], ["tcg"])
+    assert backend_of(paper_cluster.rack()).networks() == [IPv4Network("198.18.0.0/20")]
 
 
 def test_a_network_that_is_removed_meanwhile_is_passed_over_and_another_in_the_way_refused(

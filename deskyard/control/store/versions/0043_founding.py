@@ -1,0 +1,13 @@
+"""What makes and destroys whole workspaces is of the share of what drives the engine."""
+
+from alembic import op
+
+from deskyard.control.store.migration import execute, read
+
+revision = "0043"
+down_revision = "0042"
+
+
+def upgrade() -> None:
+    """Add the kinds to their shares."""
+    execute(op.get_bind(), read("0043_founding"))
