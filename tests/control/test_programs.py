@@ -32,6 +32,7 @@ ARGUMENTS = {
     "rules": [{"kind": "x", "enabled": True, "number": 1}],
     "micros_per_hour": {"free": 1},
     "selector": {"workspace": "lab"},
+    "desktops": [{"name": "first"}],
     "verb": "up",
     "sent": {"conversationId": "cv_1", "operationId": "op_1", "messageId": "ms_1"},
 }
@@ -259,7 +260,8 @@ def test_each_call_of_the_api_has_a_method(owner: httpx.Client) -> None:
     called = asyncio.run(_called(offered))
     # To destroy has two names for people's sake; keys and persons are for a passkey to sign, which no program has.
     signed = {("POST", "/api/keys"), ("POST", "/api/people"), ("POST", "/api/people/{id}/link")}
-    assert offered - called == {("DELETE", "/api/desktops/{id}"), ("DELETE", "/api/people/{id}"), *signed}
+    twice = {("DELETE", "/api/desktops/{id}"), ("DELETE", "/api/workspaces/{id}")}
+    assert offered - called == {*twice, ("DELETE", "/api/people/{id}"), *signed}
 
 
 def test_answers_have_the_fields_of_the_document(owner: httpx.Client) -> None:

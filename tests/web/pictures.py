@@ -32,6 +32,7 @@ PICTURES = {
     "operations": "/operations",
     "operation": "/operations/OPERATION",
     "waiting": "/operations/op-waits",
+    "new-workspace": "/new-workspace",
     "workspaces": "/workspaces",
     "workspace": "/workspaces/team-01",
     "upkeep": "/workspaces/team-01",

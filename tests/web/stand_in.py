@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.web import administration, calls, credentials, rules, upkeep
+from tests.web import administration, calls, credentials, founding, rules, upkeep
 from tests.web.estate import Estate
 from tests.web.passkeys import Passkeys
 
@@ -68,7 +68,7 @@ class StandIn:
     def app(self) -> Starlette:
         found = [
             Route(path, self._guarded(handler), methods=[method])
-            for module in (administration, credentials, upkeep, calls, rules)
+            for module in (administration, credentials, founding, upkeep, calls, rules)
             for method, path, handler in module.ROUTES
         ]
         found += [Route("/api/events", self._guarded(events)), Route("/{path:path}", self._page)]

@@ -6,11 +6,13 @@ from tests.web import upkeep
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago, measured, moment, reading, tool
 from tests.web.stand_in import StandIn
+from tests.web.test_founding import asks_to_destroy
 
 PAGES = {
     "/": "desk-1",
     "/?q=nothing": "No desktop is like that",
     "/new": "Create the desktop",
+    "/new-workspace": "the host takes one that is free",
     "/desktops/team-01/desk-1": "The report is in ~/report.pdf",
     "/desktops/team-02/desk-3": "The agent stands still",
     "/conversations": "Report of the week",
@@ -151,6 +153,12 @@ def test_dialogs_have_no_fault_of_accessibility(browser: Browser, estate: Estate
     browser.sees("There is no way back")
     browser.script(axe)
     assert browser.driver.execute_async_script(AXE) == []
+    visit(browser, "/workspaces/team-01", operation)
+    asks_to_destroy(browser, estate, tasks=["s1"])
+    browser.script(axe)
+    faults = browser.driver.execute_async_script(AXE)
+    browser.script(DARK)
+    assert faults + browser.driver.execute_async_script(AXE) == []
 
 
 def test_pages_fit_a_phone(browser: Browser, estate: Estate) -> None:

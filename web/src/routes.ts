@@ -8,6 +8,7 @@ import Conversations from "./pages/conversations/Conversations.svelte";
 import Desktop from "./pages/desktop/Desktop.svelte";
 import Fleet from "./pages/fleet/Fleet.svelte";
 import NewDesktop from "./pages/new-desktop/NewDesktop.svelte";
+import NewWorkspace from "./pages/new-workspace/NewWorkspace.svelte";
 import Operation from "./pages/operations/Operation.svelte";
 import Operations from "./pages/operations/Operations.svelte";
 import Settings from "./pages/settings/Settings.svelte";
@@ -31,6 +32,7 @@ export interface Route {
 const PAGES: [RegExp, Component<any>, string][] = [
   [/^\/$/, Fleet, "/"],
   [/^\/new$/, NewDesktop, "/"],
+  [/^\/new-workspace$/, NewWorkspace, "/workspaces"],
   [/^\/desktops\/([^/]+\/[^/]+)$/, Desktop, "/"],
   [/^\/conversations$/, Conversations, "/conversations"],
   [/^\/conversations\/([^/]+)$/, Conversation, "/conversations"],

@@ -36,6 +36,9 @@ const KINDS: Record<string, string> = {
   "workspace.up": "bring up",
   "workspace.start": "start",
   "workspace.stop": "stop",
+  "workspace.create": "make the workspace",
+  "workspace.destroy": "destroy the workspace",
+  "destroy.preview": "ask what would be lost",
   "person.enrol": "enrol a passkey",
   "person.invite": "invite a person",
   "person.remove": "remove a person",
@@ -66,7 +69,7 @@ export function capital(words: string): string {
 
 /** Whether the same can be asked for again; what was signed counts once. */
 export function canRepeat(operation: Operation): boolean {
-  const signed = /^(person\.|key\.|approval|operation\.|retention|egress\.|(desktop\.(destroy|session|upgrade)|snapshot\.restore)$)/.test(operation.kind);
+  const signed = /^(person\.|key\.|approval|operation\.|retention|egress\.|((desktop|workspace)\.(destroy|session|upgrade)|workspace\.create|snapshot\.restore)$)/.test(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 

@@ -519,3 +519,13 @@ export interface Isolation {
   topics: Record<string, [number, number]>;
   wrong: string[];
 }
+
+/** What would go with a workspace and what stays, as its host says it. */
+export interface WorkspaceEnd {
+  desktops: string[];
+  tasks: string[];
+  notice: string[];
+  stays: string[];
+  goes_too: string[];
+  snapshots: Record<string, string[]>;
+}
