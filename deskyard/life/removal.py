@@ -21,7 +21,7 @@ NOTE = "last-backups.json"
 
 
 def preview(name: str) -> dict[str, Any]:
-    """What a removal would take and what stays of it; raises `SiteError` if a last backup could not be proved.
+    """Tell what a removal would take and what stays of it; raises `SiteError` if a last backup could not be proved.
 
     `desktops` has each that holds something of somebody, those for a task among them.
     """

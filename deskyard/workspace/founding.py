@@ -22,11 +22,13 @@ from deskyard.model.workspace import Workspace
 from deskyard.plan.printable import printable
 from deskyard.site.files import read_site, stacks_folder
 
-# Where somebody names no network, it is the first /24 of this range that is free, after the one that ends in 0.0.
+# Where nobody names one, a network is the first /24 of this range that is free; the very first of them is left out.
 RANGE = IPv4Network("10.80.0.0/16")
 FIRST_PORT, PORTS = 8443, 1000
-EGRESS = "open: the internet, without private, metadata and host ranges. locked: only the names in\n  # "
-EGRESS += "deskyard:egress_allow. none: nothing."
+EGRESS = (
+    "  # open: the internet, without private, metadata and host ranges. locked: only the names in",
+    "  # deskyard:egress_allow. none: nothing.",
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _text(declared: Declared, author: str) -> str:
     if not plan.gateway.has_own_address:
         lines.append(f"  # {plan.gateway.url} leads to the workspace's gateway.")
         lines.append(f"  deskyard:gateway_port: {workspace.gateway_port}")
-    lines += [f"  # {EGRESS}", f"  deskyard:egress: {workspace.egress}", "  deskyard:desktops:"]
+    lines += [*EGRESS, f"  deskyard:egress: {workspace.egress}", "  deskyard:desktops:"]
     for desktop in workspace.desktops:
         tier = declared.site.all_tiers()[desktop.tier]
         size = f"{tier.vcpus} vCPU, {tier.memory_mib / 1024:g} GiB, {tier.disk_gib} GiB disk"

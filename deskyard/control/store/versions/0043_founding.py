@@ -1,4 +1,4 @@
-"""What makes and destroys whole workspaces is of the share of what drives the engine."""
+"""Making and destroying whole workspaces is of the share of what drives the engine."""
 
 from alembic import op
 
