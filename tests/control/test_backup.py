@@ -108,8 +108,8 @@ def test_tables_of_a_newer_program_are_refused_and_a_backup_comes_before_each_ch
         with pytest.raises(HostError, match="made by a newer Deskyard"):
             migration.migrate(url, lambda: kept_before.append("backup"))
         assert kept_before == []
-        # The last step again, which stumbles over what it has done itself.
-        before = migration.versions()[1]
+        # All steps but the first again, which stumble over what they have done: the last alone may not.
+        before = migration.versions()[-1]
         mission.link.execute("update alembic_version set version_num = %s", [before])
         with pytest.raises(psycopg.ProgrammingError, match="exist"):
             migration.migrate(url, lambda: kept_before.append("backup"))
