@@ -23,13 +23,14 @@ from deskyard.control.store.cluster import OWNER, Cluster
 from deskyard.control.store.connection import Link, connect
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import places, tree
+from deskyard.site.libvirt import daemon
 from deskyard.workspace.readiness import SECONDS
 from tests.control.test_anchors import rewrite
 from tests.e2e.conftest import door_of
 from tests.e2e.test_viewer import eventually, says, watch
 from tests.gateway.support import wait_for
 from tests.support import browser
-from tests.support.workspaces import Running
+from tests.support.workspaces import Declared, Running, forget_backups, take_down
 
 pytestmark = pytest.mark.vm
 
@@ -38,6 +39,7 @@ SCOPES = "read,desktops:write,desktops:destroy,chat,approvals:decide,admin"
 UP_SECONDS = 300
 VISIT_SECONDS = 600
 CLOSING_SECONDS = 600
+BACKED_UP = 3  # times what a workspace needs to come up: a backup, what it is proved by, and the end
 
 
 @dataclass
@@ -292,3 +294,32 @@ def test_gateway_holds_the_audit_and_one_that_was_written_anew_is_found_by_it(mi
     changed = mission.audit(code=1)
     assert (changed["state"], changed["problem"]) == ("differs", None), "by its hashes alone it is whole"
     assert found["last"] in [difference["line"] for difference in changed["differences"]]
+
+
+@pytest.mark.deep  # a machine is booted twice: itself, and what its last backup is proved by
+def test_a_workspace_is_made_and_destroyed_by_the_api_with_a_proved_backup(
+    api: httpx.Client, mission: Mission, ours: Running
+) -> None:
+    made = Declared("e2e-made", "", 0, ("one",), ours.declared.folder)
+    path, patience = f"/api/workspaces/{made.name}", 2 * SECONDS[ours.plan.accelerator]
+    try:
+        done(api, "/api/workspaces", patience, {"name": made.name, "desktops": [{"name": "one"}]})
+        await_state(api, f"{made.name}.one", "ready", patience)
+        headers = {"Idempotency-Key": uuid4().hex}
+        asked = dict(api.request("DELETE", path, json={"desktops": ["one"]}, headers=headers).json())
+
+        def ended() -> bool:
+            return api.get(f"/api/operations/{asked['id']}").json()["endedAt"] is not None
+
+        assert Deadline(BACKED_UP * patience).wait_for(ended, 1)
+        found = api.get(f"/api/operations/{asked['id']}").json()
+        assert found["state"] == "done", found
+        assert set(found["result"]["last_backups"]) == {"one"}
+        assert (made.folder / found["result"]["declaration"]).is_file()
+        assert api.get(path).status_code == 404
+        with daemon.connection() as link:
+            assert [each.name() for each in link.listAllDomains() if made.name in each.name()] == []
+    finally:
+        if (made.folder / f"Pulumi.{made.name}.yaml").exists():
+            take_down([made])
+        forget_backups(made.name)

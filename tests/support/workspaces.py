@@ -191,11 +191,11 @@ def take_down(declared: list[Declared]) -> None:
         done = inv(workspace.folder, *arguments, timeout=600, check=False, checkout=workspace.checkout)
         if done.returncode:
             failures.append(f"{workspace.name}: {done.stdout}\n{done.stderr}")
-        _forget_backups(workspace.name)
+        forget_backups(workspace.name)
     assert not failures, "\n".join(failures)
 
 
-def _forget_backups(name: str) -> None:
+def forget_backups(name: str) -> None:
     """Backups outlive a workspace; those of tests do not."""
     site = places().sites / "local"
     shutil.rmtree(site / "backups" / name, ignore_errors=True)
