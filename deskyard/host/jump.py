@@ -22,7 +22,7 @@ BELIEVED_SECONDS = 6 * 3600.0
 
 @dataclass(frozen=True)
 class Moment:
-    """A boot, the clock, and the seconds since that boot, asleep or not."""
+    """A boot, the clock, and the seconds since that boot: all of them, or those that the machine was awake."""
 
     boot: str
     clock: float
@@ -40,7 +40,12 @@ class ClockJump(HostError):
 
 def moment() -> Moment:
     """This moment."""
-    return Moment(BOOT_ID.read_text().strip(), time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
+    return _moment(time.CLOCK_BOOTTIME)
+
+
+def awake() -> Moment:
+    """This moment, by the seconds that the machine was awake since its boot: it is ahead by what it slept, too."""
+    return _moment(time.CLOCK_MONOTONIC)
 
 
 def look(workspace: str) -> ClockJump | None:
@@ -71,6 +76,10 @@ def believe() -> None:
     """Take the clock for right: a person says so."""
     with alone("clock"):
         _write(moment(), None)
+
+
+def _moment(since_boot: int) -> Moment:
+    return Moment(BOOT_ID.read_text().strip(), time.time(), time.clock_gettime(since_boot))
 
 
 def _read() -> tuple[Moment | None, Moment | None]:

@@ -8,13 +8,15 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from deskyard.access import access
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError, SiteError
+from deskyard.host import jump
+from deskyard.host.jump import Moment
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
@@ -25,7 +27,9 @@ from deskyard.plan.power import Load, NoRoom, Power, Rate, rate
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.wire.session_requests import FAILED, NO_ROOM, STARTS
 
-UNKNOWN = "nobody looked before"
+UNKNOWN, JUMPED = "nobody looked before", "the clock was set, or the host slept"
+# Time servers move a clock by less between two looks.
+JUMP_SECONDS = 60.0
 # An average over less says nothing of how a machine is used.
 AVERAGE_SECONDS = 30.0
 Clock = Callable[[], float]
@@ -64,7 +68,7 @@ class Woken:
 class _Look:
     """A look at a desktop that runs: its load, and when it was used last."""
 
-    at: float
+    moment: Moment
     load: Load
     used_at: float
     used_by: str
@@ -88,7 +92,8 @@ def look(
     states = machines.states()
     running = [desktop for desktop in wanted if _state(states, desktop) == "running"]
     with alone(f"idle-{plan.site}-{plan.name}"):
-        before, now = _kept(plan), clock()
+        # By the time that the host was awake: while it sleeps, nobody could use anything.
+        before, now = _kept(plan), replace(jump.awake(), clock=clock())
         loads = machines.loads([desktop.machine.domain for desktop in running])
         sessions = (sessions_of or _sessions)(name) if running else []
         tasks = busy() if running else ()
@@ -194,28 +199,33 @@ def _judged(
     desktop: DesktopPlan,
     before: _Look | None,
     load: Load,
-    now: float,
+    moment: Moment,
     busy: Collection[str],
     sessions: list[dict[str, Any]] | None,
 ) -> _Look:
     """The look that was taken now; unless something used the desktop since, it was last used when it was before."""
     assert desktop.idle is not None
-    if before is None or before.at > now:
-        return _Look(now, load, now, UNKNOWN)
+    now = moment.clock
+    if before is None:
+        return _Look(moment, load, now, UNKNOWN)
+    passed = now - before.moment.clock
+    if passed < 0 or moment.ahead_of(before.moment) > JUMP_SECONDS:
+        # Over time that was none, what it took is no average, and nobody's last use is long ago.
+        return _Look(moment, load, now, JUMPED)
     used_at, used_by = before.used_at, before.used_by
     if sessions is None:
         used_at, used_by = now, "its gateway does not answer"
     for session in sessions or ():
         if session["desktop"] == desktop.name and session["idle"] is not None and now - session["idle"] > used_at:
             used_at, used_by = now - session["idle"], f"{session['actor']} {session['does']}"
-    average = rate(before.load, load, now - before.at) if now > before.at else Rate(0, 0)
-    is_long = average is None or now - before.at >= AVERAGE_SECONDS
+    average = rate(before.load, load, passed) if passed else Rate(0, 0)
+    is_long = average is None or passed >= AVERAGE_SECONDS
     if is_long and (reason := _taken(desktop.idle, average)):
         used_at, used_by = now, reason
     if desktop.name in busy:
         used_at, used_by = now, "it has a task"
     # The next average is of all the time since the last one.
-    return _Look(now, load, used_at, used_by) if is_long else _Look(before.at, before.load, used_at, used_by)
+    return _Look(moment, load, used_at, used_by) if is_long else replace(before, used_at=used_at, used_by=used_by)
 
 
 def _taken(idle: Idle, found: Rate | None) -> str:
@@ -280,9 +290,13 @@ def _sessions(name: str) -> list[dict[str, Any]] | None:
 def _kept(plan: WorkspacePlan) -> dict[str, _Look]:
     try:
         found = json.loads(_file(plan).read_text())
-        return {name: _Look(**{**values, "load": Load(**values["load"])}) for name, values in found.items()}
+        return {name: _read(values) for name, values in found.items()}
     except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
         return {}  # nobody looked before, or another release did
+
+
+def _read(values: Mapping[str, Any]) -> _Look:
+    return _Look(**{**values, "moment": Moment(**values["moment"]), "load": Load(**values["load"])})
 
 
 def _keep(plan: WorkspacePlan, seen: Mapping[str, _Look]) -> None:

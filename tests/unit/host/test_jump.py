@@ -1,5 +1,6 @@
 """What is deleted by the clock is kept while that has jumped ahead."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +45,12 @@ def test_moment_is_that_of_this_machine() -> None:
     assert first.boot == second.boot
     assert second.up >= first.up
     assert abs(second.ahead_of(first)) < 1
+
+
+def test_what_a_machine_slept_counts_since_its_boot_and_not_as_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = {time.CLOCK_BOOTTIME: 30_000.0, time.CLOCK_MONOTONIC: 1200.0}
+    monkeypatch.setattr(time, "clock_gettime", passed.__getitem__)
+    assert (jump.moment().up, jump.awake().up) == (30_000.0, 1200.0)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 100.0, YEAR])

@@ -1,5 +1,6 @@
 """Desktops that nobody uses: what counts as use, what is stopped and when, and who starts it again."""
 
+import json
 import os
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,6 +11,8 @@ import pytest
 from deskyard.access import access
 from deskyard.declaration import declaration
 from deskyard.errors import ConfigError, SiteError
+from deskyard.host import jump
+from deskyard.host.jump import Moment
 from deskyard.life import asleep, idle, power, waiting_pages
 from deskyard.life.idle import Use, Woken
 from deskyard.model.idle import Idle
@@ -19,12 +22,39 @@ from tests.unit.life.machines import DEV1, DEV2, PLAN, Machines
 from tests.unit.life.waiting_turn import waiting
 
 DECLARED = Idle(stop_after="10m")
-LOOK = 60.0
+LOOK, HOUR = 60.0, 3600.0
 
 
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+class Host:
+    """The machine on which they run: `lost` are the seconds by which its clock went on and it did not."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.boot, self.booted, self.lost = clock, "first", clock.now - 5000, 0.0
+
+    def awake(self) -> Moment:
+        return Moment(self.boot, self.clock.now, self.clock.now - self.booted - self.lost)
+
+    def loses(self, seconds: float) -> None:
+        """It sleeps, or its clock is set ahead."""
+        self.clock.now += seconds
+        self.lost += seconds
+
+    def boots(self, off: float) -> None:
+        """It was off, and has booted."""
+        self.clock.now += off + 30
+        self.boot, self.booted, self.lost = f"{self.boot} again", self.clock.now - 30, 0.0
+
+
+@pytest.fixture(autouse=True)
+def host(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Host:
+    found = Host(clock)
+    monkeypatch.setattr(jump, "awake", found.awake)
+    return found
 
 
 @pytest.fixture
@@ -226,6 +256,64 @@ def test_one_that_was_started_anew_has_its_whole_time_again(machines: Machines, 
     machines.taken[DEV1] = Load(0, 0.0)
     assert pass_by(machines, clock, 1).used_by == "it was started"
     assert pass_by(machines, clock, 9).state == "running"
+
+
+@pytest.mark.parametrize("percent", [100, 0], ids=["busy", "unused"])
+def test_host_that_slept_or_whose_clock_was_set_ahead_gives_each_its_whole_time_again(
+    machines: Machines, clock: Clock, host: Host, percent: float
+) -> None:
+    idle.look("lab", clock=clock)
+    pass_by(machines, clock, 5, percent)
+    host.loses(8 * HOUR)
+    # All that it took is nothing on an average over eight hours.
+    use = pass_by(machines, clock, 1, percent)
+    assert (use.state, use.used_at, use.used_by) == ("running", clock.now, "the clock was set, or the host slept")
+    assert pass_by(machines, clock, 9).state == "running"
+    assert pass_by(machines, clock, 1).state == "stopped"
+
+
+def test_clock_that_is_set_between_a_look_and_the_turn_of_a_stop_stops_nothing(
+    machines: Machines, clock: Clock, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle.look("lab", clock=clock)
+    clock.now += 600
+    with waiting("dev1", lambda: idle.stop_unused("lab", clock=clock), monkeypatch):
+        host.loses(8 * HOUR)
+    assert (machines.moves, asleep.is_asleep(PLAN, "dev1")) == ([], False)
+
+
+def test_host_that_was_off_gives_each_its_whole_time_again(machines: Machines, clock: Clock, host: Host) -> None:
+    idle.look("lab", clock=clock)
+    pass_by(machines, clock, 5)
+    host.boots(8 * HOUR)
+    assert pass_by(machines, clock, 1).used_by == "the clock was set, or the host slept"
+    assert pass_by(machines, clock, 9).state == "running"
+
+
+def test_clock_that_is_set_back_gives_each_its_whole_time_again(machines: Machines, clock: Clock, host: Host) -> None:
+    idle.look("lab", clock=clock)
+    pass_by(machines, clock, 5)
+    host.loses(-HOUR)
+    assert pass_by(machines, clock, 1).used_at == clock.now
+    assert pass_by(machines, clock, 9).state == "running"
+    assert pass_by(machines, clock, 1).state == "stopped"
+
+
+def test_clock_that_a_time_server_puts_right_between_looks_is_no_jump(
+    machines: Machines, clock: Clock, host: Host
+) -> None:
+    idle.look("lab", clock=clock)
+    for _ in range(5):
+        pass_by(machines, clock, 1)
+        host.loses(idle.JUMP_SECONDS)
+    assert pass_by(machines, clock, 1).state == "stopped"
+
+
+def test_what_a_release_before_kept_is_nobodys_look(machines: Machines, clock: Clock) -> None:
+    idle.look("lab", clock=clock)
+    before = {"at": clock.now - HOUR, "load": {"network_bytes": 0}, "used_at": clock.now - HOUR, "used_by": "ann"}
+    idle._file(PLAN).write_text(json.dumps({"dev1": before}))
+    assert [use.used_by for use in idle.look("lab", clock=clock)] == ["nobody looked before"]
 
 
 def test_a_guest_that_does_not_listen_goes_on_and_does_not_sleep(machines: Machines, clock: Clock) -> None:
