@@ -21,11 +21,11 @@ from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.host.secret_file import write_secret
-from deskyard.life import asleep, power
+from deskyard.life import asleep, awaited, power
+from deskyard.life.awaited import Tell
 from deskyard.model.idle import Idle
-from deskyard.plan.power import Load, NoRoom, Power, Rate, rate
+from deskyard.plan.power import Load, Power, Rate, rate
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
-from deskyard.wire.session_requests import FAILED, NO_ROOM, STARTS
 
 UNKNOWN, JUMPED = "nobody looked before", "the clock was set, or the host slept"
 # Time servers move a clock by less between two looks.
@@ -37,8 +37,6 @@ Clock = Callable[[], float]
 Busy = Callable[[], Collection[str]]
 # The sessions of a workspace; none if its gateway cannot be asked, and nobody knows who uses what.
 Sessions = Callable[[str], list[dict[str, Any]] | None]
-# Tells the pages that wait for a desktop of a workspace what came of it.
-Tell = Callable[[str, str, str], object]
 
 
 @dataclass(frozen=True)
@@ -145,8 +143,8 @@ def wake_wanted(
     """Start the desktops that sleep and that somebody at the gateway has wanted since; does not wait for their routes.
 
     The gateway's word starts nothing else, and it is asked only where something sleeps that may be woken so. One that
-    does not start is named, and is drift as after `desktop.start`; one without room sleeps on, and is tried anew. The
-    pages that wait for it are told so.
+    does not start is named, and is drift as after `desktop.start`; one without room sleeps on, and is tried anew. Who
+    waits for it is told that it starts before its turn has come, and is told otherwise if it then does not.
     """
     plan = declaration.read(name).plan
     sleeping = {desktop.name: at for desktop in plan.desktops if (at := _sleeps_since(plan, desktop)) is not None}
@@ -157,21 +155,8 @@ def wake_wanted(
         # What was wanted before it slept, it had.
         if wanted is not None and desktop in sleeping and clock() - wanted >= sleeping[desktop]:
             wanting.setdefault(desktop, session["actor"])
-    woken = []
-    for desktop, actor in wanting.items():
-        say(f"    {desktop} slept, and {actor} wants it: it is started")
-        try:
-            if not power.wake(f"{name}/{desktop}", wait=False, shows=False):
-                continue
-            woken.append(Woken(desktop, actor))
-            came = STARTS
-        except (SiteError, NoRoom) as error:
-            say(f"    {error}")
-            came = NO_ROOM if isinstance(error, NoRoom) else FAILED
-        # A courtesy to who waits: nothing hangs on it, and a gateway from before does not know it.
-        with contextlib.suppress(DeskyardError):
-            (tell or access.tell_waking)(name, desktop, came)
-    return woken
+    started = awaited.start(name, wanting, tell or access.tell_waking)
+    return [Woken(desktop, wanting[desktop]) for desktop in started]
 
 
 def _sleeps_since(plan: WorkspacePlan, desktop: DesktopPlan) -> float | None:

@@ -282,6 +282,13 @@ def behind_gateway(target: str) -> Machine:
     return machine
 
 
+def expected(target: str) -> Machine:
+    """A desktop that is about to start: its memory is counted on before its turn comes; `NoRoom` if there is none."""
+    machine = behind_gateway(target)
+    machine.machines.take_room(machine.domain)
+    return machine
+
+
 def _answering(machine: Machine, wait: bool) -> dict[str, Any]:
     if wait:
         readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])

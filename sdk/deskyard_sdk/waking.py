@@ -15,10 +15,12 @@ from deskyard_sdk.errors import DesktopError, refusal
 
 WAKE_SECONDS = 180.0
 AGAIN_SECONDS = 2.0
-# A host that has read the wish and says nothing for so long starts nothing.
-HEARD_SECONDS = 30.0
+# A host that has read the wish and says nothing for so long starts nothing. It may have read it as it looked who uses
+# what, and starts what is wanted at its next run, which its timer begins a minute after the end of that one.
+HEARD_SECONDS = 90.0
 FAILED = "failed"
 SAID = {"starts": "it is being started", "no-room": "its host has no room for it now", FAILED: "it did not start"}
+NOBODY, NOT_YET = "it does not sleep, or nobody starts it", "it does not sleep, or its host has not started it yet"
 
 # False for who follows a desktop for long: coming again and again, it would never let it sleep.
 wakes = ContextVar("wakes", default=True)
@@ -49,7 +51,7 @@ class Waking:
         if facts.get("heard") and self._heard is None:
             self._heard = now
         if said == FAILED or self._is_over(now, said):
-            why = SAID.get(str(said), "it does not sleep, or nobody starts it")
+            why = SAID.get(str(said), NOBODY if self._is_ignored(now, said) else NOT_YET)
             remedy = "see whether it runs: workspace.status; what a person stopped, a person starts"
             raise DesktopError("desktop", "", f"does not answer: {why}", remedy, status)
         await asyncio.sleep(AGAIN_SECONDS)
@@ -57,6 +59,7 @@ class Waking:
 
     def _is_over(self, now: float, said: str | None) -> bool:
         assert self._since is not None
-        if now - self._since >= self._within:
-            return True
+        return now - self._since >= self._within or self._is_ignored(now, said)
+
+    def _is_ignored(self, now: float, said: str | None) -> bool:
         return said is None and self._heard is not None and now - self._heard >= HEARD_SECONDS

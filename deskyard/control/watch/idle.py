@@ -15,6 +15,7 @@ from deskyard.control.watch import looks
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
 from deskyard.life import asleep, idle
+from deskyard.life.awaited import Tell
 
 ACTOR = "idle"
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ class Uses:
     `sessions_of` asks a gateway, `tell` the pages that wait there what came of it.
     """
 
-    def __init__(self, lend: Lend, sessions_of: idle.Sessions, tell: idle.Tell) -> None:
+    def __init__(self, lend: Lend, sessions_of: idle.Sessions, tell: Tell) -> None:
         self._lend, self._sessions_of, self._tell = lend, sessions_of, tell
         self._stops, self._wakes = Threads(self._stop), Threads(self._wake)
 
@@ -69,7 +70,7 @@ def stop_unused(lend: Lend, name: str, sessions_of: idle.Sessions) -> None:
             _note(lend, "desktop.stop", f"{name}.{use.desktop}", detail)
 
 
-def wake_wanted(lend: Lend, name: str, sessions_of: idle.Sessions, tell: idle.Tell) -> None:
+def wake_wanted(lend: Lend, name: str, sessions_of: idle.Sessions, tell: Tell) -> None:
     """Start what sleeps in a workspace and somebody waits for at its gateway; each start is a line of the audit."""
     for desktop in idle.wake_wanted(name, sessions_of=sessions_of, tell=tell):
         _note(lend, "desktop.start", f"{name}.{desktop.desktop}", {"wantedBy": desktop.wanted_by})

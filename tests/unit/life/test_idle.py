@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -500,7 +501,7 @@ def test_one_that_does_not_start_is_named_and_wanted_to_run(
     assert idle.wake_wanted("lab", clock) == []
     assert "has no room" in "".join(capsys.readouterr())
     assert machines.wanted[DEV1] is Power.RUNNING
-    assert heard == [("lab", "dev1", "failed")]
+    assert heard == [("lab", "dev1", "starts"), ("lab", "dev1", "failed")]
 
 
 def test_one_for_which_there_is_no_room_sleeps_on_and_is_woken_once_there_is(
@@ -520,6 +521,76 @@ def test_one_for_which_there_is_no_room_sleeps_on_and_is_woken_once_there_is(
     machines.too_large.clear()
     assert idle.wake_wanted("lab", clock) == [Woken("dev1", "ann")]
     assert heard == [("lab", "dev1", "no-room"), ("lab", "dev1", "starts")]
+
+
+def stops(machines: Machines) -> None:
+    power_moved(machines, "stopped", Power.OFF)
+
+
+def starts(machines: Machines) -> None:
+    power_moved(machines, "running", Power.RUNNING)
+
+
+def power_moved(machines: Machines, state: str, wish: Power) -> None:
+    """Somebody who has the turn moves it."""
+    asleep.forget(PLAN, "dev1")
+    machines.now[DEV1], machines.wanted[DEV1] = state, wish
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "said", "shown", "woken"),
+    [
+        (lambda _: None, [], [], [Woken("dev1", "ann")]),
+        (stops, ["failed"], ["stopped"], []),
+        (starts, [], [], []),
+        (lambda machines: machines.too_large.add(DEV1), ["no-room"], ["stopped"], []),
+    ],
+    ids=["nothing", "a person stops it", "a person starts it", "its memory is taken"],
+)
+def test_who_waits_hears_that_it_starts_before_its_turn_and_otherwise_if_nothing_comes_of_it(
+    machines: Machines,
+    clock: Clock,
+    sessions: list[dict[str, Any]],
+    heard: list[tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: Callable[[Machines], None],
+    said: list[str],
+    shown: list[str],
+    woken: list[Woken],
+) -> None:
+    fall_asleep(machines, clock)
+    clock.now += 60
+    sessions.append(wanting())
+    stages: list[str] = []
+    monkeypatch.setattr(waiting_pages, "has_any", lambda _: True)
+    monkeypatch.setattr(waiting_pages, "tell", lambda _plan, _desktop, stage: stages.append(str(stage)))
+    found: list[Woken] = []
+    with waiting("dev1", lambda: found.extend(idle.wake_wanted("lab", clock)), monkeypatch):
+        assert heard == [("lab", "dev1", "starts")]
+        meanwhile(machines)
+    assert ([what for _, _, what in heard[1:]], stages, found) == (said, shown, woken)
+    assert asleep.is_asleep(PLAN, "dev1") is (said == ["no-room"])
+
+
+def test_one_that_waits_for_its_turn_keeps_no_other_from_being_said_to_start(
+    machines: Machines,
+    clock: Clock,
+    sessions: list[dict[str, Any]],
+    heard: list[tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    declare: Any,
+) -> None:
+    declare(DECLARED, "dev1", "dev2")
+    idle.look("lab", clock=clock)
+    clock.now += 600
+    idle.stop_unused("lab", clock=clock)
+    for name in ("dev1", "dev2"):
+        os.utime(asleep._mark(PLAN, name), (clock.now, clock.now))
+    clock.now += 60
+    sessions += [wanting(), wanting(desktop="dev2", actor="bob")]
+    with waiting("dev1", lambda: idle.wake_wanted("lab", clock), monkeypatch):
+        assert heard == [("lab", "dev1", "starts"), ("lab", "dev2", "starts")]
+    assert {machines.now[DEV1], machines.now[DEV2]} == {"running"}
 
 
 def test_gateway_that_cannot_tell_a_page_keeps_nothing_from_being_woken(

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from starlette.websockets import WebSocket
 from tests.support.clock import Clock
 from tests.unit.computer.serving import served
 
+TREE = Path(__file__).resolve().parents[3]
 TICKET = "t" * 43
 SILENT = {"error": "desktop", "message": "the desktop does not answer", "remedy": "ask again"}
 
@@ -217,11 +219,11 @@ class Wait:
         self.clock.now += 10
         return httpx.Response(200, json=self.facts)
 
-    def over(self) -> tuple[float, str]:
+    def over(self, within: float = WAKE_SECONDS) -> tuple[float, str]:
         """After how many seconds it is given up, and why."""
 
         async def wait() -> None:
-            waits = Waking(self.wish, WAKE_SECONDS, self.clock)
+            waits = Waking(self.wish, within, self.clock)
             while await waits.asks_again(503, b'{"error": "desktop"}'):
                 pass
 
@@ -237,7 +239,7 @@ class Wait:
         ({"heard": True, "waking": None}, HEARD_SECONDS, "nobody starts it"),
         ({"heard": True, "waking": "starts"}, WAKE_SECONDS, "being started"),
         ({"heard": True, "waking": "no-room"}, WAKE_SECONDS, "no room"),
-        ({"heard": False, "waking": None}, WAKE_SECONDS, "nobody starts it"),
+        ({"heard": False, "waking": None}, WAKE_SECONDS, "its host has not started it yet"),
     ],
 )
 def test_wait_is_bounded_and_shorter_where_the_host_has_heard_and_starts_nothing(
@@ -246,3 +248,16 @@ def test_wait_is_bounded_and_shorter_where_the_host_has_heard_and_starts_nothing
     waited, reason = Wait(**facts).over()
     assert seconds <= waited <= seconds + 20
     assert why in reason
+
+
+def test_wish_that_is_read_just_after_a_timer_looked_is_waited_for_until_its_next_run() -> None:
+    timer = (TREE / "examples/idle/deskyard-idle@.timer").read_text()
+    pace = re.search(r"^OnUnitInactiveSec=(\d+)min$", timer, re.MULTILINE)
+    assert pace is not None
+    # With half a minute for the run itself.
+    assert 60 * int(pace[1]) + 30 <= HEARD_SECONDS < WAKE_SECONDS
+
+
+def test_wait_that_is_shorter_than_the_host_may_take_does_not_say_that_nobody_starts_it() -> None:
+    waited, reason = Wait(heard=True, waking=None).over(within=50)
+    assert (50 <= waited <= 70, reason.partition(", or ")[2]) == (True, "its host has not started it yet")
