@@ -7,6 +7,7 @@ Lines have numbers without a gap: whoever reads knows how many went before they 
 import json
 import os
 import pwd
+import re
 import secrets
 import stat
 import time
@@ -27,6 +28,11 @@ MOST_BYTES = 1 << 20
 # Of a line: less than the end of a file that is looked at for the last one.
 MOST_LINE, TAIL = 8 << 10, 32 << 10
 MOST_TEXT = 200
+# Of a reason that was cut off somewhere, depending on its numbers.
+MOST_GIST = 120
+NUMBER = re.compile(r"\d+")
+# A failure that lasts is told once a day.
+AGAIN_SECONDS = 86_400.0
 # Seconds since 1970 of the year 5000: a database knows days until then.
 MOST_SECONDS = 95_617_584_000
 # Numbers that are the same in JSON, in Python and in a database.
@@ -104,6 +110,15 @@ class Spool:
         with alone(LOCK, shared=True, at_once=True):
             return [*_lines(_content(self._before)), *_lines(_content(self._now))]
 
+    def repeats(self, run: Run, field: str, reason: str) -> bool:
+        """Whether the last line of this task there tells of the same failure, numbers apart, and is not a day old."""
+        with alone(LOCK, shared=True):
+            lines = [*_lines(_content(self._before)), *_lines(_content(self._now))]
+        last = next((line for line in reversed(lines) if _place(line.run) == _place(run)), None)
+        if last is None or last.state != FAILED or not 0 <= time.time() - last.at < AGAIN_SECONDS:
+            return False
+        return (last.field, _gist(last.reason)) == (field[:MOST_TEXT], _gist(reason))
+
     def stamp(self) -> tuple[int, int, int]:
         """Stands for the lines that there are: another one, if any was added."""
         try:
@@ -167,6 +182,15 @@ def is_gone(name: str) -> bool:
     """Whether the process that `process` gave this name has ended."""
     pid = name.partition(":")[0]
     return not pid.isdecimal() or len(pid) > len(str(1 << 32)) or process(int(pid)) != name
+
+
+def _place(run: Run) -> tuple[str, str, str]:
+    return run.task, run.workspace, run.desktop
+
+
+def _gist(reason: str) -> str:
+    """A reason without what is another each minute, as the memory that is free."""
+    return NUMBER.sub("", reason[:MOST_TEXT])[:MOST_GIST]
 
 
 def _written(line: Line) -> bytes:

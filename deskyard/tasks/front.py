@@ -28,6 +28,8 @@ T = TypeVar("T")
 STOPPED = 130
 # Says how a state is printed, and nothing of what is done.
 UNSAID = ("json",)
+# What systemd gives each run of a unit, and all that this starts: also a terminal of a desktop that is one.
+INVOCATION = "INVOCATION_ID"
 
 
 class Unnoted(StrEnum):
@@ -50,8 +52,8 @@ class Changes:
     shown: tuple[str, ...] = ()
     only_with: str = ""  # without this option it only looks
     not_with: tuple[str, ...] = ("dry_run",)  # with one of these it only looks
-    # With this argument it is for a timer, and answers whether it did anything: a run that did nothing is not noted.
-    on_timer: str = ""
+    # It is for a timer, too, and answers whether it did anything: the option that the timer gives, or "" for none.
+    on_timer: str | None = None
 
     def run(self, given: dict[str, Any], defaults: dict[str, Any]) -> Run | None:
         """A run with these arguments; None if it changes nothing."""
@@ -64,10 +66,27 @@ class Changes:
         options = {_flag(name): self._option(name, value) for name, value in chosen.items() if name not in UNSAID}
         return Run(self.task, workspace, desktop, options)
 
+    def is_by_timer(self, given: dict[str, Any]) -> bool:
+        """Whether a timer runs it with these arguments, and no person.
+
+        Such a run is noted if it did something, or fails anew: one each minute would push all other lines out.
+        """
+        if self.on_timer is None or has_terminal():
+            return False
+        return bool(given[self.on_timer]) if self.on_timer else INVOCATION in os.environ
+
     def _option(self, name: str, value: Any) -> Option:
         if isinstance(value, int) or (isinstance(value, str) and name in self.shown):
             return value
         return ",".join(map(str, value)) if isinstance(value, list) and name in self.shown else None
+
+
+class Trouble(Exit):
+    """The end of a task that found trouble: code 1. It may have done something all the same."""
+
+    def __init__(self, did: bool) -> None:
+        super().__init__(code=1)
+        self.did = did
 
 
 def command(*args: Any, changes: Changes | Unnoted, **options: Any) -> Callable[[Callable[P, T]], Any]:
@@ -104,26 +123,27 @@ def _noted(changes: Changes | Unnoted, body: Callable[..., T], positional: Any, 
     run = changes.run(given, defaults) if isinstance(changes, Changes) else None
     if run is None or isinstance(changes, Unnoted):
         return body(*positional, **named)
-    on_timer = bool(given.get(changes.on_timer))
-    if not on_timer:
+    by_timer = changes.is_by_timer(given)
+    if not by_timer:
         _note(run, RUNNING)
     try:
         done = body(*positional, **named)
     except DeskyardError as error:
-        _note(run, FAILED, str(error.field), error.reason)
+        _note(run, FAILED, str(error.field), error.reason, once=by_timer)
         raise
     except KeyboardInterrupt:
         _note(run, INTERRUPTED)
         raise
     except Exit as left:
         state = {0: DONE, STOPPED: INTERRUPTED}.get(left.code, FAILED)
-        _note(run, state, reason=f"exit code {left.code}" if state == FAILED else "")
+        once = by_timer and state == FAILED and not (isinstance(left, Trouble) and left.did)
+        _note(run, state, reason=f"exit code {left.code}" if state == FAILED else "", once=once)
         raise
     except BaseException as error:
         # Its text was written for nobody in particular, and may hold anything.
-        _note(run, FAILED, reason=type(error).__name__)
+        _note(run, FAILED, reason=type(error).__name__, once=by_timer)
         raise
-    if done or not on_timer:
+    if done or not by_timer:
         _note(run, DONE)
     return done
 
@@ -138,10 +158,17 @@ def _arguments(body: Callable[..., Any], positional: Any, named: Any) -> tuple[d
     return {name: bound.arguments[name] for name in names}, defaults
 
 
-def _note(run: Run, state: str, field: str = "", reason: str = "") -> None:
-    """Note how far a run is; a disk that is full keeps nobody from what would make room."""
+def has_terminal() -> bool:
+    """Whether a person sees what this prints, or types what it reads."""
+    return any(os.isatty(stream) for stream in (0, 1, 2))
+
+
+def _note(run: Run, state: str, field: str = "", reason: str = "", *, once: bool = False) -> None:
+    """Note how far a run is, with `once` unless the run before failed so; a full disk keeps nobody from their work."""
     try:
-        Spool().note(run, state, field, reason)
+        spool = Spool()
+        if not (once and spool.repeats(run, field, reason)):
+            spool.note(run, state, field, reason)
     except (DeskyardError, OSError) as error:
         print(f"this is not noted for Mission Control's audit: {error}", file=sys.stderr)
 

@@ -1,8 +1,8 @@
 """care.*: what desktops need from time to time."""
 
-from invoke import Collection, Context, Exit
+from invoke import Collection, Context
 
-from deskyard.tasks.front import Changes, command, show
+from deskyard.tasks.front import Changes, Trouble, command, show
 
 
 @command(
@@ -38,9 +38,10 @@ def run(
     workspace, _slash, desktop = target.partition("/")
     found = care.run(workspace, desktop or None, care.How(only_due=due, now=now, dry_run=dry_run))
     show(found, as_json=json, text=care.text(found))
+    did = care.has_changed(found)
     if found["trouble"]:
-        raise Exit(code=1)
-    return care.has_changed(found)
+        raise Trouble(did)
+    return did
 
 
 ns = Collection("care")

@@ -20,11 +20,8 @@ def list_(_: Context, workspace: str, json: bool = False) -> None:
     show(found, as_json=json, text=pool.text(found))
 
 
-# A timer calls it each minute, with no option that says so.
-@command(
-    changes=Changes("pool.fill", "workspace", on_timer="workspace"),
-    help={"workspace": WORKSPACE, "json": "print JSON"},
-)
+# Its timer gives no option.
+@command(changes=Changes("pool.fill", "workspace", on_timer=""), help={"workspace": WORKSPACE, "json": "print JSON"})
 def fill(_: Context, workspace: str, json: bool = False) -> bool:
     """Make as many desktops as the pool keeps ready; those that waited too long, or that nobody has, go before."""
     from deskyard.life.pool import filling, pool

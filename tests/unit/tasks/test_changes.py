@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from invoke import Context, Exit
@@ -18,8 +19,11 @@ from deskyard.host import changes
 from deskyard.host.changes import DONE, FAILED, INTERRUPTED, RUNNING, Spool
 from deskyard.life import care, idle, power
 from deskyard.life.pool import filling, pool
+from deskyard.plan.power import NoRoom
+from deskyard.tasks import front
 from deskyard.tasks.front import Changes, Unnoted, command
 from tasks import ns
+from tests.support.clock import Clock
 from tests.support.inv import inv
 
 TREE = Path(__file__).resolve().parents[3]
@@ -50,7 +54,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
     monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path / "stacks"))
     (tmp_path / "stacks").mkdir()
+    monkeypatch.delenv(front.INVOCATION, raising=False)
+    monkeypatch.setattr(front, "has_terminal", lambda: False)
     return tmp_path
+
+
+@pytest.fixture
+def unit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit of systemd runs it."""
+    monkeypatch.setenv(front.INVOCATION, "0a1b" * 8)
 
 
 def noted() -> list[tuple[str, str]]:
@@ -122,9 +134,11 @@ def test_a_dry_run_and_a_look_are_not_noted(home: Path) -> None:
 
 
 @command(changes=Changes("desktop.tend", "target", on_timer="due"))
-def tend(_: Context, target: str, due: bool = False, does: bool = False, fails: bool = False) -> bool:
+def tend(
+    _: Context, target: str, due: bool = False, does: bool = False, fails: bool = False, reason: str = "is not there"
+) -> bool:
     if fails:
-        raise ConfigError("target", target, "is not there", "choose another")
+        raise ConfigError("target", target, reason, "choose another")
     return does
 
 
@@ -138,6 +152,77 @@ def test_what_a_timer_runs_is_noted_only_if_it_did_something_or_failed(home: Pat
     # A person who runs it is noted in any case.
     assert not tend(Context(), target="lab")
     assert noted()[2:] == [("desktop.tend", RUNNING), ("desktop.tend", DONE)]
+
+
+def fails(target: str = "lab", reason: str = "is not there") -> None:
+    """A timer's run fails."""
+    with pytest.raises(Exit):
+        tend(Context(), target=target, due=True, fails=True, reason=reason)
+
+
+def test_failure_of_a_timer_is_noted_once_until_it_is_another_or_something_was_done(home: Path) -> None:
+    for free in (90, 4096, 100):
+        fails(reason=f"{free} MiB are free for lab-seat{free}")
+    assert noted() == [("desktop.tend", FAILED)]
+    fails(reason="its hypervisor does not run")
+    fails("lab/first", "its hypervisor does not run")
+    for _ in range(2):
+        fails("lab", "its hypervisor does not run")
+    assert len(noted()) == 3
+    assert tend(Context(), target="lab", due=True, does=True)
+    fails("lab", "its hypervisor does not run")
+    assert [state for _, state in noted()[3:]] == [DONE, FAILED]
+
+
+def test_failure_of_a_timer_that_lasts_is_noted_once_a_day(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(changes.time, "time", clock)
+    for _ in range(3 * 48):
+        fails()
+        clock.now += 1800
+    assert len(noted()) == 3
+
+
+def test_failure_with_a_long_reason_whose_numbers_have_other_lengths_is_noted_once(home: Path) -> None:
+    for free in (9, 1_000_000):
+        fails(reason=f"{free} MiB are free; " + "x" * 300)
+    assert len(noted()) == 1
+
+
+def test_person_at_a_terminal_is_noted_with_begin_and_end_also_with_a_timers_option(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front, "has_terminal", lambda: True)
+    assert not tend(Context(), target="lab", due=True)
+    for _ in range(2):
+        fails()
+    assert [state for _, state in noted()] == [RUNNING, DONE, RUNNING, FAILED, RUNNING, FAILED]
+
+
+@pytest.mark.parametrize("has_terminal", [True, False])
+def test_terminal_is_one_that_is_read_or_printed_to(has_terminal: bool) -> None:
+    ours, theirs = os.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", "from deskyard.tasks.front import has_terminal as has; print(has())"],
+            cwd=TREE, stdin=theirs if has_terminal else subprocess.DEVNULL, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.stdout == f"{has_terminal}\n"
+
+
+def test_units_of_the_examples_run_tasks_that_are_for_a_timer_as_a_timer_does() -> None:
+    units = sorted((TREE / "examples").glob("*/*.service"))
+    found = {}
+    for unit in units:
+        _, name, *words = next(line.split() for line in unit.read_text().splitlines() if line.startswith("ExecStart="))
+        found[name] = words
+        on_timer = TASKS[name].changes.on_timer
+        assert on_timer is not None
+        assert not on_timer or f"--{on_timer}" in words
+    assert set(found) == {name for name, task in TASKS.items() if getattr(task.changes, "on_timer", None) is not None}
 
 
 @pytest.mark.parametrize(("state", "used_at", "woken", "is_noted"), [
@@ -164,14 +249,54 @@ def test_a_timer_that_cares_is_noted_when_it_did_something(
     assert noted() == [("care.run", DONE)] * is_noted
 
 
+def test_care_with_trouble_is_noted_once_and_again_when_it_did_something(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desktops = [asdict(care.Report("first"))]
+    monkeypatch.setattr(
+        care, "run", lambda *_: {"workspace": "lab", "halted": [], "trouble": True, "desktops": desktops}
+    )
+    for _ in range(3):
+        assert inv(capsys, "care.run", "lab", "--due").code == 1
+    assert noted() == [("care.run", FAILED)]
+    desktops[0]["backup"] = "b1"
+    for _ in range(2):
+        assert inv(capsys, "care.run", "lab", "--due").code == 1
+    assert noted() == [("care.run", FAILED)] * 3
+
+
 @pytest.mark.parametrize(("made", "removed"), [([], []), (["s1"], []), ([], ["s1"])])
 def test_a_timer_that_fills_a_pool_is_noted_when_it_made_or_removed_a_desktop(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: list[str], removed: list[str]
+    unit: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: list[str], removed: list[str]
 ) -> None:
     monkeypatch.setattr(filling, "fill", lambda _: {"seats": [], "made": made, "removed": removed})
     monkeypatch.setattr(pool, "text", lambda _: "filled")
     assert inv(capsys, "pool.fill", "lab").code == 0
     assert noted() == [("pool.fill", DONE)] * bool(made or removed)
+
+
+def test_who_fills_a_pool_without_a_timer_is_noted_with_begin_and_end_whatever_it_did(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fill(_: str) -> dict[str, Any]:
+        # Also if it is killed now, this stands there.
+        assert noted() == [("pool.fill", RUNNING)]
+        return {"seats": [], "made": [], "removed": []}
+
+    monkeypatch.setattr(filling, "fill", fill)
+    monkeypatch.setattr(pool, "text", lambda _: "full")
+    assert inv(capsys, "pool.fill", "lab").code == 0
+    assert noted() == [("pool.fill", RUNNING), ("pool.fill", DONE)]
+
+
+def test_timer_of_a_pool_for_which_there_is_no_room_is_noted_once(
+    unit: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for free in range(100, 110):
+        error = NoRoom("memory", "4096 MiB", f"{free} MiB are free for lab-seat1", "stop others")
+        monkeypatch.setattr(filling, "fill", Mock(side_effect=error))
+        assert inv(capsys, "pool.fill", "lab").code == 1
+    assert noted() == [("pool.fill", FAILED)]
 
 
 def test_a_disk_that_takes_no_line_is_said_and_keeps_nobody_from_their_work(
@@ -193,7 +318,7 @@ def test_every_task_says_whether_it_changes_something_and_by_its_own_name() -> N
             by_why[marked].add(name)
             continue
         parameters = set(inspect.signature(task.body).parameters)
-        named = {*marked.shown, *marked.not_with, marked.of, marked.only_with, marked.on_timer} - {"", "dry_run"}
+        named = {*marked.shown, *marked.not_with, marked.of, marked.only_with, marked.on_timer or ""} - {"", "dry_run"}
         assert (marked.task, named - parameters) == (name, set())
     assert by_why[Unnoted.LOOKS] == LOOKING
     assert by_why[Unnoted.AUDITED] == AUDITED
