@@ -13,7 +13,8 @@ from deskyard_mcp.settings import Settings, from_process
 
 async def serve(settings: Settings, port: int | None) -> None:
     """Open the desktop, and serve it until the client leaves or the server is ended."""
-    async with await AsyncDesktop.connect(settings.link, settings.ca, settings.session) as desktop:
+    link, wake_within = settings.link, settings.wake_within
+    async with await AsyncDesktop.connect(link, settings.ca, settings.session, wake_within) as desktop:
         server = DesktopServer(desktop, settings.ask)
         if port is None:
             await server.run_stdio_async()

@@ -1,5 +1,6 @@
 """The server's settings, from its environment: links and tokens stand on no command line."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,19 +11,22 @@ from deskyard_sdk import DesktopError
 from deskyard_mcp.offers import SCOPES
 
 LINK, CA, SESSION = "DESKYARD_LINK", "DESKYARD_CA", "DESKYARD_SESSION_FILE"
-TOKEN, ASK = "DESKYARD_MCP_TOKEN", "DESKYARD_MCP_ASK"
+TOKEN, ASK, WAKE = "DESKYARD_MCP_TOKEN", "DESKYARD_MCP_ASK", "DESKYARD_MCP_WAKE_WITHIN"
 SHORTEST_TOKEN = 24
+# Clients give a call up after a minute, unless told otherwise. Who calls again finds the desktop further on.
+WAKE_SECONDS = 50.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Which desktop is served, and with what its clients prove themselves over HTTP."""
+    """Which desktop is served, with what its clients prove themselves over HTTP, and how long a call waits for it."""
 
     link: str = field(repr=False)
     ca: str | None = None
     session: str | None = None
     token: str = field(default="", repr=False)
     ask: tuple[str, ...] = ()
+    wake_within: float = WAKE_SECONDS
 
 
 def read(environment: Mapping[str, str], http: bool) -> Settings:
@@ -35,7 +39,19 @@ def read(environment: Mapping[str, str], http: bool) -> Settings:
             reason = f"has {len(token)} characters, fewer than {SHORTEST_TOKEN}"
             raise DesktopError(TOKEN, "", reason, "make one with: openssl rand -hex 24")
     ca, session = environment.get(CA) or None, environment.get(SESSION) or None
-    return Settings(link, ca, session, token, _scopes(environment.get(ASK, "")))
+    return Settings(link, ca, session, token, _scopes(environment.get(ASK, "")), _seconds(environment.get(WAKE, "")))
+
+
+def _seconds(text: str) -> float:
+    if not text.strip():
+        return WAKE_SECONDS
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise DesktopError(WAKE, text, "is no number of seconds", "give a number, as 120; 0 for no wait")
+    return seconds
 
 
 def _scopes(text: str) -> tuple[str, ...]:

@@ -51,8 +51,11 @@ class Waking:
         if facts.get("heard") and self._heard is None:
             self._heard = now
         if said == FAILED or self._is_over(now, said):
-            why = SAID.get(str(said), NOBODY if self._is_ignored(now, said) else NOT_YET)
+            is_ignored = self._is_ignored(now, said)
+            why = SAID.get(str(said), NOBODY if is_ignored else NOT_YET)
             remedy = "see whether it runs: workspace.status; what a person stopped, a person starts"
+            if said != FAILED and not is_ignored:
+                remedy = f"ask again, it may start yet; or {remedy}"
             raise DesktopError("desktop", "", f"does not answer: {why}", remedy, status)
         await asyncio.sleep(AGAIN_SECONDS)
         return True

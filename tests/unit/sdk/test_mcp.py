@@ -219,6 +219,13 @@ def test_a_link_stands_in_the_environment_or_in_a_file_of_its_own(tmp_path: Path
         ({"DESKYARD_LINK": "x"}, "DESKYARD_MCP_TOKEN"),
         ({"DESKYARD_LINK": "x", "DESKYARD_MCP_TOKEN": TOKEN[1:]}, "DESKYARD_MCP_TOKEN"),
         ({"DESKYARD_LINK": "x", "DESKYARD_MCP_TOKEN": TOKEN, "DESKYARD_MCP_ASK": "act,fly"}, "DESKYARD_MCP_ASK"),
+        *(
+            (
+                {"DESKYARD_LINK": "x", "DESKYARD_MCP_TOKEN": TOKEN, "DESKYARD_MCP_WAKE_WITHIN": text},
+                "DESKYARD_MCP_WAKE_WITHIN",
+            )
+            for text in ("soon", "-1", "nan", "inf")
+        ),
     ],
 )
 def test_what_is_missing_is_named(variables: dict[str, str], field: str) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+from deskyard_mcp import __main__ as mcp_program
 from deskyard_mcp.following import Line
+from deskyard_mcp.settings import read
 from deskyard_sdk import AsyncDesktop, Desktop, DesktopError, actions, waking
 from deskyard_sdk.door import open_door
 from deskyard_sdk.waking import HEARD_SECONDS, WAKE_SECONDS, Waking
@@ -172,6 +174,33 @@ def test_what_did_not_start_is_said_at_once(sleeper: Sleeper, url: str) -> None:
     assert (sleeper.wishes, "workspace.status" in refused.value.remedy) == (1, True)
 
 
+@pytest.mark.parametrize(("chosen", "wishes"), [({}, 2), ({"DESKYARD_MCP_WAKE_WITHIN": "0"}, 0)])
+def test_call_by_mcp_waits_for_it_as_long_as_its_server_was_told(
+    sleeper: Sleeper, url: str, monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], wishes: int
+) -> None:
+    answered: list[bool] = []
+
+    class Server:
+        def __init__(self, desktop: AsyncDesktop, ask: object) -> None:
+            self.desktop = desktop
+
+        async def run_stdio_async(self) -> None:
+            """A client calls a tool once, and leaves."""
+            with contextlib.suppress(DesktopError):
+                answered.append((await self.desktop.screen()).state == 5)
+
+    monkeypatch.setattr(mcp_program, "DesktopServer", Server)
+    asyncio.run(mcp_program.serve(read({"DESKYARD_LINK": url, **chosen}, http=False), None))
+    assert (answered, sleeper.wishes) == ([True] * bool(wishes), wishes)
+
+
+def test_call_by_mcp_is_over_before_its_client_gives_it_up() -> None:
+    # Their packages do so after a minute.
+    settings = read({"DESKYARD_LINK": "x"}, http=False)
+    assert 0 < settings.wake_within < 60
+    assert read({"DESKYARD_LINK": "x", "DESKYARD_MCP_WAKE_WITHIN": "120"}, http=False).wake_within == 120
+
+
 def test_line_that_follows_it_wakes_nothing_and_whoever_began_it_does(sleeper: Sleeper, url: str) -> None:
     class Source:
         over = False
@@ -219,8 +248,8 @@ class Wait:
         self.clock.now += 10
         return httpx.Response(200, json=self.facts)
 
-    def over(self, within: float = WAKE_SECONDS) -> tuple[float, str]:
-        """After how many seconds it is given up, and why."""
+    def over(self, within: float = WAKE_SECONDS) -> tuple[float, DesktopError]:
+        """After how many seconds it is given up, and with which error."""
 
         async def wait() -> None:
             waits = Waking(self.wish, within, self.clock)
@@ -230,7 +259,7 @@ class Wait:
         begun = self.clock.now
         with pytest.raises(DesktopError) as refused:
             asyncio.run(wait())
-        return self.clock.now - begun, refused.value.reason
+        return self.clock.now - begun, refused.value
 
 
 @pytest.mark.parametrize(
@@ -245,9 +274,10 @@ class Wait:
 def test_wait_is_bounded_and_shorter_where_the_host_has_heard_and_starts_nothing(
     facts: dict[str, Any], seconds: float, why: str
 ) -> None:
-    waited, reason = Wait(**facts).over()
+    waited, refused = Wait(**facts).over()
     assert seconds <= waited <= seconds + 20
-    assert why in reason
+    assert why in refused.reason
+    assert refused.remedy.startswith("ask again") is (seconds == WAKE_SECONDS)
 
 
 def test_wish_that_is_read_just_after_a_timer_looked_is_waited_for_until_its_next_run() -> None:
@@ -259,5 +289,6 @@ def test_wish_that_is_read_just_after_a_timer_looked_is_waited_for_until_its_nex
 
 
 def test_wait_that_is_shorter_than_the_host_may_take_does_not_say_that_nobody_starts_it() -> None:
-    waited, reason = Wait(heard=True, waking=None).over(within=50)
-    assert (50 <= waited <= 70, reason.partition(", or ")[2]) == (True, "its host has not started it yet")
+    waited, refused = Wait(heard=True, waking=None).over(within=50)
+    assert 50 <= waited <= 70
+    assert "its host has not started it yet" in refused.reason and refused.remedy.startswith("ask again")
