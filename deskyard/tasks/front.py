@@ -129,7 +129,8 @@ def _noted(changes: Changes | Unnoted, body: Callable[..., T], positional: Any, 
     try:
         done = body(*positional, **named)
     except DeskyardError as error:
-        _note(run, FAILED, str(error.field), error.reason, once=by_timer)
+        # Behind the first line may stand what a program said, which holds whatever it likes.
+        _note(run, FAILED, str(error.field), error.reason.partition("\n")[0], once=by_timer)
         raise
     except KeyboardInterrupt:
         _note(run, INTERRUPTED)

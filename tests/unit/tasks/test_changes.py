@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 from invoke import Context, Exit
 
-from deskyard.errors import ConfigError
+from deskyard.errors import CommandError, ConfigError
 from deskyard.host import changes
 from deskyard.host.changes import DONE, FAILED, INTERRUPTED, RUNNING, Spool
 from deskyard.life import care, idle, power
@@ -86,6 +86,8 @@ def mend(
 ) -> str:
     if how == "wrong":
         raise ConfigError("--how", SECRET, "is no way", "choose another")
+    if how == "said":
+        raise CommandError("command", "script", f"exit code 1\n+ export TOKEN={SECRET}", "mend it")
     if how in ("crash", "stop", "leave"):
         raise {"crash": RuntimeError(SECRET), "stop": KeyboardInterrupt(), "leave": Exit(code=3)}[how]
     return "mended"
@@ -105,6 +107,12 @@ def test_a_task_that_changes_something_is_noted_as_it_begins_and_as_it_ends(home
     # Of an option whose value is not for everybody its name stands there.
     assert run.options == {"how": "well", "word": None} and SECRET not in kept(home)
     assert not changes.is_gone(run.process)
+
+
+def test_what_a_program_said_before_it_failed_is_not_noted(home: Path) -> None:
+    with pytest.raises(Exit):
+        mend(Context(), target="lab/first", how="said")
+    assert (Spool().lines()[-1].reason, SECRET in kept(home)) == ("exit code 1", False)
 
 
 @pytest.mark.parametrize(
