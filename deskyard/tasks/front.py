@@ -28,7 +28,7 @@ T = TypeVar("T")
 STOPPED = 130
 # Says how a state is printed, and nothing of what is done.
 UNSAID = ("json",)
-# What systemd gives each run of a unit, and all that this starts: also a terminal of a desktop that is one.
+# What systemd gives the processes of a unit; also a person's terminal may have it, from the desktop that it belongs to.
 INVOCATION = "INVOCATION_ID"
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,7 @@ def test_failure_of_a_timer_is_noted_once_until_it_is_another_or_something_was_d
 
 def test_failure_of_a_timer_that_lasts_is_noted_once_a_day(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(changes.time, "time", clock)
+    monkeypatch.setattr(time, "time", clock)
     for _ in range(3 * 48):
         fails()
         clock.now += 1800
@@ -223,14 +224,14 @@ def test_terminal_is_one_that_is_read_or_printed_to(has_terminal: bool) -> None:
 
 def test_units_of_the_examples_run_tasks_that_are_for_a_timer_as_a_timer_does() -> None:
     units = sorted((TREE / "examples").glob("*/*.service"))
-    found = {}
+    found = set()
     for unit in units:
         _, name, *words = next(line.split() for line in unit.read_text().splitlines() if line.startswith("ExecStart="))
-        found[name] = words
+        found.add(name)
         on_timer = TASKS[name].changes.on_timer
         assert on_timer is not None
         assert not on_timer or f"--{on_timer}" in words
-    assert set(found) == {name for name, task in TASKS.items() if getattr(task.changes, "on_timer", None) is not None}
+    assert found == {name for name, task in TASKS.items() if getattr(task.changes, "on_timer", None) is not None}
 
 
 @pytest.mark.parametrize(("state", "used_at", "woken", "is_noted"), [
