@@ -26,6 +26,9 @@ from deskyard.workspace import turn
 from deskyard.workspace.ledger import Ledger
 
 LEFT, OVER = "a killed task has left it", "its time is over"
+KILLED, LATE = "whoever made it was killed", "it has been in the making for too long"
+# By the clock alone.
+TIMED = frozenset({OVER, LATE})
 # So long nobody takes a machine away that is made from another operator's machine.
 MAKING_SECONDS = 3600.0
 
@@ -127,7 +130,8 @@ class Seats:
     def sweep(self, declared: Declared, *, whole: bool = False) -> list[str]:
         """Remove what has had its time or has nobody any more, and name the seats.
 
-        `whole`: nobody else moves machines of the workspace. While the clock has jumped ahead, what somebody has stays.
+        `whole`: nobody else moves machines of the workspace. While the clock has jumped ahead, what somebody has stays,
+        and what is made from another operator's machine.
         """
         removed = []
         jumped = jump.look(self.workspace)
@@ -140,7 +144,7 @@ class Seats:
                     why = LEFT if found is None else self._spent(declared, found, marks) or _dated(declared, found)
                     if why is None:
                         continue
-                    if why == OVER and jumped is not None:
+                    if why in TIMED and jumped is not None:
                         say(f"    seat {seat} stays: the clock {jumped.reason} -> {jumped.remedy}")
                         continue
                     self._strike(seat, found)
@@ -197,8 +201,9 @@ class Seats:
         # Nobody here can see whether a task of another machine still runs.
         elsewhere = seated.host not in ("", self.ledger.host)
         if seated.state is State.MAKING:
-            late = not elsewhere or now - seated.since > MAKING_SECONDS
-            return "whoever made it was killed" if late else None
+            if not elsewhere:
+                return KILLED
+            return LATE if now - seated.since > MAKING_SECONDS else None
         if seated.claim is not None:
             if seated.claim.run and not elsewhere:
                 return "the task that had it has ended"

@@ -19,6 +19,7 @@ import pytest
 from deskyard.engine import leftovers
 from deskyard.engine.leftovers import StateIds
 from deskyard.errors import ConfigError, SiteError
+from deskyard.host import jump
 from deskyard.life.pool import pool
 from deskyard.plan.pool.seat import Claim, Entry, Event, State
 from deskyard.plan.proxmox import seat_words
@@ -156,7 +157,7 @@ def test_record_is_in_the_cluster_and_another_operators_machine_goes_by_it(
 
 
 def test_what_another_operators_machine_makes_is_left_alone_for_an_hour(
-    lab: Court, monkeypatch: pytest.MonkeyPatch
+    lab: Court, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there, seat = lab.seats("elsewhere"), lab.declared.plan.seat("s1")
     begun = there.begin(lab.declared, seat, None)
@@ -167,6 +168,11 @@ def test_what_another_operators_machine_makes_is_left_alone_for_an_hour(
     assert states(lab.seats()) == {"s1": State.MAKING}
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 3700)
+    lab.seats().sweep(lab.declared)
+    # That hour is one of this machine's clock alone.
+    assert states(lab.seats()) == {"s1": State.MAKING}
+    assert "seat s1 stays: the clock jumped 1.0 h ahead" in capsys.readouterr().err
+    jump.believe()
     lab.seats().sweep(lab.declared)
     assert states(lab.seats()) == {}
     # Whoever made it is told.
