@@ -1,15 +1,21 @@
 """What is deleted by the clock is kept while that has jumped ahead."""
 
+import json
+import os
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deskyard.errors import HostError
 from deskyard.host import jump
 from deskyard.host.jump import BELIEVED_SECONDS, Moment
 from deskyard.host.places import places
+from tests.support.claimers import fork
 
+NOBODY = 65534
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 
 
@@ -100,6 +106,85 @@ def test_clock_that_has_stood_for_hours_is_believed(now: Now) -> None:
     assert jump.look("lab") is None
     now.passes(60)
     assert jump.look("lab") is None
+
+
+def test_clock_that_has_stood_for_hours_in_all_is_believed_by_a_machine_that_is_on_for_an_hour_a_day(now: Now) -> None:
+    jump.look("lab")
+    now.boots(2 * 86_400)
+    # Of the first boot only what is behind the look that noticed it counts.
+    for day in range(7):
+        assert jump.look("lab") is not None, day
+        now.passes(HOUR)
+        assert jump.look("lab") is not None or day == 5, day
+        if day == 5:
+            break
+        now.boots(0)
+    assert jump.look("lab") is None
+
+
+def test_clock_that_is_put_right_begins_anew(now: Now) -> None:
+    jump.look("lab")
+    for _ in range(3):
+        now.is_set(YEAR)
+        assert jump.look("lab") is not None
+        now.passes(BELIEVED_SECONDS - 60)
+        assert jump.look("lab") is not None
+        now.is_set(-YEAR)
+        assert jump.look("lab") is None
+
+
+def test_hours_of_a_boot_that_nobody_looked_at_do_not_count(now: Now) -> None:
+    jump.look("lab")
+    now.boots(2 * 86_400)
+    assert jump.look("lab") is not None
+    now.passes(BELIEVED_SECONDS)
+    now.boots(0)
+    assert jump.look("lab") is not None
+
+
+def test_record_of_before_is_read_and_not_a_first_look(now: Now) -> None:
+    jump.look("lab")
+    record = places().state / "clock.json"
+    kept = json.loads(record.read_text())
+    del kept["stood"]
+    record.write_text(json.dumps(kept))
+    now.is_set(YEAR)
+    assert jump.look("lab") is not None
+
+
+@pytest.mark.parametrize("what", ["locks/clock", "clock.json"])
+def test_clock_that_cannot_be_looked_up_or_kept_guards_and_fails_no_task(now: Now, what: str) -> None:
+    jump.look("lab")
+    path = places().state / what
+    path.unlink()
+    path.mkdir()
+    found = jump.look("lab")
+    assert found is not None
+    assert f"what it ends is kept, since {path} gives Is a directory" in found.reason
+    assert str(places().state) in found.remedy
+    with pytest.raises(HostError, match="cannot be taken for right: Is a directory"):
+        jump.believe()
+    path.rmdir()
+    assert jump.look("lab") is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can leave files of its own")
+def test_files_that_root_has_left_guard_and_fail_no_task_of_another_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        home, said = Path(name), Path(name, "said")
+        monkeypatch.setenv("DESKYARD_HOME", name)
+        jump.look("lab")
+        home.chmod(0o711)
+        said.touch()
+        said.chmod(0o666)
+
+        def ask() -> None:
+            os.setuid(NOBODY)
+            found = jump.look("lab")
+            said.write_text("" if found is None else found.reason)
+
+        os.waitpid(fork(ask), 0)
+        assert said.read_text().endswith("gives Permission denied")
 
 
 def test_clock_is_right_at_once_if_a_person_says_so(now: Now) -> None:
