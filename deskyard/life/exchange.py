@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from deskyard.declaration.declaration import Declared
@@ -17,6 +17,7 @@ from deskyard.host.deadline import Deadline
 from deskyard.host.progress import say
 from deskyard.image.store import store
 from deskyard.life import health
+from deskyard.life.comparison import Comparison
 from deskyard.life.journal import Entry, Journal
 from deskyard.life.power import Machine
 from deskyard.plan.customisation import Customisation
@@ -27,8 +28,8 @@ from deskyard.workspace import readiness
 NOTE_SECONDS = 300.0
 # So long a desktop is watched with another system: what dies a moment after it came is seen then. A look takes seconds.
 WATCH_SECONDS, MOST_WATCH_SECONDS, LOOK_PAUSE = 60.0, 3600.0, 10.0
-# What fails there says nothing of a system.
-ELSEWHERE = frozenset({"backup"})
+# The step of the journal once a look has found the desktop well: who looks on was killed, not the desktop.
+WATCHING = "watching"
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*(:[a-z0-9]+)?")
 
 
@@ -57,14 +58,18 @@ class Exchange:
         self._journal = Journal(machine)
 
     def end_broken(self) -> None:
-        """Bring an exchange that broke off to its end: before the swap nothing has happened, after it all goes back."""
+        """Bring an exchange that broke off to its end: before the swap nothing has happened, after it all goes back.
+
+        One that was found well before its watch broke off is judged again, and goes back only if it is not well now.
+        """
         entry = self._journal.read()
-        if entry is None:
+        if entry is None or (entry.step == WATCHING and self._is_still_well(entry)):
             return
         if self.disk.has_kept():
             self.require_way_back()
         say(f"    an exchange from {entry.before} to {entry.after} broke off ({entry.step}): back to {entry.before}")
-        self.back()
+        if silent := self.back():
+            say(f"    {self._machine.name}: its routes do not all answer: {silent}")
 
     def require_way_back(self) -> None:
         """Raise an error, with nothing touched, unless the kept disk can take its place again and nothing is lost."""
@@ -82,9 +87,7 @@ class Exchange:
     def look(self, declared: Declared, image: ImageSource) -> Was:
         """How it is before; raises an error for what would lose something, before anything is touched."""
         machine = self._machine
-        state = machine.machines.states()[machine.domain]
-        if (state["state"], state["desired"]) != ("running", Power.RUNNING):
-            raise SiteError("desktop", self._target, f"is {state['state']}", f"run ./inv desktop.start {self._target}")
+        self._require_running()
         self.require_no_snapshots()
         self.disk.require_exchangeable()
         if not ask(machine, {"do": "look"})["home"]:
@@ -129,24 +132,33 @@ class Exchange:
         try:
             self.disk.swap()
             swapped, outcome = time.monotonic(), f"was not well with {after}"
-            self._journal.write(Entry(was.image, after, "swapped"))
+            entry = Entry(was.image, after, "swapped", sorted(was.failing))
+            self._journal.write(entry)
             say(f"    {machine.name}: starts with {after}")
             self._start()
             if was.kept:
                 self._bring(was.kept)
             answers = time.monotonic()
             say(f"    {machine.name}: its routes answer; it is compared with how it was")
-            self._require_as_before(was, watch)
+            self._require_as_before(was, watch, replace(entry, step=WATCHING))
         except Exception as error:
             # Whatever it is: a desktop that is off, or that nobody has judged, helps nobody.
             self._give_up(outcome, error)
         self._journal.close()
         return {"down_seconds": round(answers - begin, 3), "swap_seconds": round(swapped - off, 4)}
 
-    def back(self) -> None:
-        """Give it the disk of before, if that is kept, and start it if it is wanted to run; the journal is closed."""
+    def back(self) -> str:
+        """Give it the disk of before, if that is kept, and start it if it is wanted to run; the journal is closed.
+
+        Then its routes are waited for. Returns what is wrong with them: one that was silent before is so again, and
+        has to keep no exchange open.
+        """
         machine = self._machine
         runs = machine.machines.desired()[machine.domain] is Power.RUNNING
+        entry = self._journal.read()
+        if entry is not None and entry.step == WATCHING:
+            # Whoever is killed on this way leaves nothing to be judged.
+            self._journal.write(replace(entry, step="swapped"))
         if self.disk.has_kept():
             try:
                 machine.machines.shut_down(machine.domain, force=False)
@@ -161,28 +173,38 @@ class Exchange:
                 raise
         if runs:
             # Before anything else that may fail.
-            self._start()
+            machine.machines.start(machine.domain)
         self.disk.forget()
         self._journal.close()
+        try:
+            if runs:
+                self._wait()
+        except Exception as error:
+            return _first_line(error)
+        return ""
 
     def _give_up(self, outcome: str, error: Exception) -> NoReturn:
         """Go the way back, and raise what was wrong; also what is wrong with the way."""
         why = _first_line(error)
         say(f"    {outcome}: {why}")
         try:
-            self.back()
+            silent = self.back()
         except Exception as second:
             reason = f"{outcome}: {why}; and the way back to its system of before broke off: {_first_line(second)}"
             remedy = f"mend that, then run ./inv desktop.upgrade {self._target}: it ends this one first"
             raise SiteError("desktop", self._target, reason, remedy) from second
         reason = f"{outcome}, and has its system of before again: {why}"
+        reason += f"; its routes do not all answer: {silent}" if silent else ""
         raise SiteError("desktop", self._target, reason, "see what is wrong there, then run it again") from error
 
     def _start(self) -> None:
         """Start it, and wait until its routes answer."""
-        machine = self._machine
-        machine.machines.start(machine.domain)
-        readiness.wait(machine.plan, desktops=[machine.plan.desktop(machine.name)])
+        self._machine.machines.start(self._machine.domain)
+        self._wait()
+
+    def _wait(self) -> None:
+        plan = self._machine.plan
+        readiness.wait(plan, desktops=[plan.desktop(self._machine.name)])
 
     def _bring(self, kept: Sequence[str]) -> None:
         """Bring the files that it keeps, and start it once more, so that it is judged with them in force."""
@@ -194,34 +216,53 @@ class Exchange:
         machine.machines.shut_down(machine.domain, force=False)
         self._start()
 
-    def _require_as_before(self, was: Was, watch: float) -> None:
+    def _require_as_before(self, was: Was, watch: float, watching: Entry) -> None:
         machine = self._machine
         if machine.machines.host_key(machine.domain) != was.host_key:
             raise SiteError("desktop", self._target, "has another host key", "see its console")
         self._deliver(was)
         if watch:
             say(f"    {machine.name}: it is watched for {watch:.0f} s")
-        if worse := self._worse(was, watch):
+        looks = self._looks(Comparison(was.failing), watch, watching)
+        if looks.last is None:
+            say(f"    {machine.name}: its gateway let nobody see how it is, which says nothing of its system")
+        if looks.worse:
             # Once it has its system of before again, `desktop.health` says nothing of this any more.
-            said = "; ".join(f"{check}: {detail}" for check, detail in sorted(worse.items()))
-            raise SiteError("desktop", self._target, f"is not well: {said}", "see desktop.health")
+            raise SiteError("desktop", self._target, f"is not well: {_said(looks.worse)}", "see desktop.health")
 
-    def _worse(self, was: Was, watch: float) -> dict[str, str]:
-        """The checks that fail and did not before: at the first look, or later in two looks one after another."""
-        worse, last = dict[str, str](), None
+    def _looks(self, looks: Comparison, watch: float, watching: Entry) -> Comparison:
+        """Look for so many seconds, or until it is worse; `watching` is written once a look has found it well."""
+        is_noted = False
 
         def is_worse() -> bool:
-            nonlocal worse, last
-            now = {check: detail for check, detail in self._failing().items() if check not in was.failing}
-            # On a busy machine anything is late once.
-            worse = now if last is None else {check: detail for check, detail in now.items() if check in last}
-            last = now
-            return bool(worse)
+            nonlocal is_noted
+            looks.take(self._failing())
+            if looks.last == {} and not is_noted:
+                self._journal.write(watching)
+                is_noted = True
+            return bool(looks.worse)
 
         Deadline(watch).wait_for(is_worse, LOOK_PAUSE)
-        if last and not worse:
+        if looks.last != {} and not looks.worse:
             is_worse()
-        return worse
+        return looks
+
+    def _is_still_well(self, entry: Entry) -> bool:
+        """Whether a desktop whose watch broke off is well and so keeps its system; the journal is closed then.
+
+        Raises `SiteError`, with nothing touched, if nobody can see how it is.
+        """
+        self._require_running()
+        looks = self._looks(Comparison(entry.failing, {}), 0.0, entry)
+        if looks.silent:
+            reason = f"got {entry.after}, whose watch broke off, and nobody can see how it is: {looks.silent}"
+            raise SiteError("desktop", self._target, reason, f"see ./inv workspace.status {self._machine.plan.name}")
+        if looks.worse:
+            say(f"    the watch of {entry.after} broke off, and the desktop is not well: {_said(looks.worse)}")
+            return False
+        say(f"    the watch of {entry.after} broke off; the desktop is well and keeps it")
+        self._journal.close()
+        return True
 
     def _deliver(self, was: Was) -> None:
         plan, name = self._machine.plan, self._machine.name
@@ -234,8 +275,12 @@ class Exchange:
     def _failing(self) -> dict[str, str]:
         """The details of the checks that fail, by their names."""
         rows = health.look(self._machine.plan.name, self._machine.name)["machines"][self._machine.name]
-        failed = {row["check"]: row["detail"] for row in rows if row["state"] == "failed"}
-        return {check: detail for check, detail in failed.items() if check not in ELSEWHERE}
+        return {row["check"]: row["detail"] for row in rows if row["state"] == "failed"}
+
+    def _require_running(self) -> None:
+        state = self._machine.machines.states()[self._machine.domain]
+        if (state["state"], state["desired"]) != ("running", Power.RUNNING):
+            raise SiteError("desktop", self._target, f"is {state['state']}", f"run ./inv desktop.start {self._target}")
 
 
 def watched(seconds: float | None) -> float:
@@ -251,6 +296,10 @@ def watched(seconds: float | None) -> float:
 def ask(machine: Machine, request: dict[str, Any], seconds: float = program.RUN_SECONDS) -> dict[str, Any]:
     """The answer of the program that looks after a desktop's system disk."""
     return program.ask(machine.plan, machine.name, guest_system, request, run_seconds=seconds)
+
+
+def _said(worse: Mapping[str, str]) -> str:
+    return "; ".join(f"{check}: {detail}" for check, detail in sorted(worse.items()))
 
 
 def _first_line(error: Exception) -> str:

@@ -16,6 +16,7 @@ from deskyard.guest import health as guest_health
 from deskyard.host.at_once import at_once
 from deskyard.life import power
 from deskyard.life.backup.vault import vault_of
+from deskyard.life.journal import Journal
 from deskyard.plan import health
 from deskyard.plan.backup import proved, sound
 from deskyard.plan.health import Finding
@@ -42,6 +43,9 @@ def look(name: str, desktop: str | None = None, *, leave_idle: bool = False) -> 
     status = readiness.ask_of_running(plan, desktops, states)
     work = {desktop.name: partial(_desktop, plan, desktop, states, status) for desktop in desktops}
     found |= at_once(work)
+    for each in desktops:
+        if entry := Journal(power.Machine(plan, each.name, machines)).read():
+            found[each.name].append(health.upgrade(entry.step, f"{plan.name}/{each.name}"))
     for name, finding in _backups(plan, desktops):
         found[name].append(finding)
     rows = {machine: [asdict(finding) for finding in findings] for machine, findings in found.items()}

@@ -1,6 +1,7 @@
 """Keeps on disk how far an operation on a desktop has come, so that one that broke off is brought to an end."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from deskyard.host.places import places
@@ -10,11 +11,12 @@ from deskyard.life.power import Machine
 
 @dataclass(frozen=True)
 class Entry:
-    """An exchange of a system disk: the images before and after, and the last step that was done."""
+    """An exchange of a system disk: the images before and after, the last step, and the checks that failed before."""
 
     before: str
     after: str
     step: str
+    failing: Sequence[str] = ()
 
 
 class Journal:

@@ -40,7 +40,7 @@ def upgrade(
     It has to answer on every route and be as well as before, and stay so for `watch` seconds (by default a minute; with
     0 it is one look); if not, the disk of before comes back. `again` takes the same image too; `packages` installs what
     its owner had installed; `dry_run` only says what would be done. With `only`, raises `ConfigError` if another image
-    is built by now. An exchange that broke off is ended first.
+    is built by now. An exchange that broke off is ended first; one whose watch broke off stays if the desktop is well.
     """
     seconds = watched(watch)
     machine = power.behind_gateway(target)
@@ -77,7 +77,10 @@ def roll_back(target: str) -> dict[str, Any]:
             reason = "no system disk of before is kept"
             raise SiteError("desktop", target, reason, "one is kept from desktop.upgrade to the next one")
         exchange.require_way_back()
-        exchange.back()
+        silent = exchange.back()
+    if silent:
+        reason = f"has its system of before, and its routes do not all answer: {silent}"
+        raise SiteError("desktop", target, reason, f"see ./inv desktop.health {target}")
     return _report(machine, now, str(exchange.disk.image()))
 
 

@@ -115,6 +115,11 @@ def backup(
     return Finding("backup", "warning" if late else "ok", detail, remedy if late else "")
 
 
+def upgrade(step: str, target: str) -> Finding:
+    """An upgrade that has not come to its end: a task is at it, or it broke off."""
+    return Finding("upgrade", "warning", f"under way, or broke off ({step})", f"./inv desktop.upgrade {target} ends it")
+
+
 def stopped_agent(stopped: Mapping[str, Any], target: str) -> Finding:
     """An agent that somebody has stopped, as its gateway says; what else is wrong may be of that."""
     still = "" if stopped.get("still") else ", and not known to stand still"

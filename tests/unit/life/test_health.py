@@ -15,6 +15,7 @@ from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.life import health, power
 from deskyard.life.backup.kept import InRepository
 from deskyard.life.backup.repository import repository_of
+from deskyard.life.journal import Entry, Journal
 from deskyard.model.care import BackupSchedule
 from deskyard.model.idle import Idle
 from deskyard.plan.backup import Backup
@@ -64,6 +65,16 @@ def test_workspace_whose_machines_are_well_is_well() -> None:
     found = health.look("lab")
     assert (found["state"], bad(found)) == ("ok", {})
     assert "lab/dev1  well  power running" in health.text(found)
+
+
+def test_upgrade_that_has_not_come_to_its_end_is_a_warning_with_what_ends_it(machines: Machines) -> None:
+    journal = Journal(power.opened("lab/dev1"))
+    journal.write(Entry("desktop-old", "desktop-new", "watching"))
+    found = health.look("lab")
+    assert (found["state"], bad(found)) == ("warning", {"dev1": ["upgrade"]})
+    assert "broke off (watching)  -> ./inv desktop.upgrade lab/dev1 ends it" in health.text(found)
+    journal.close()
+    assert bad(health.look("lab")) == {}
 
 
 def test_who_asks_so_looks_into_no_desktop_that_is_stopped_when_unused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,11 +278,24 @@ def test_number_of_looks_follows_the_time_that_is_wanted(
     ("looks", "seen"),
     [
         ([["units"]], 1),
+        ([["memory"]], 1),
+        ([["services"]], 2),
+        ([["gateway"], ["units"]], 2),
+        ([[], ["units"], ["gateway"], ["units"]], 4),
         ([[], [], ["services"], ["services"]], 4),
         ([[], [], ["services", "browser"], ["browser"]], 4),
         ([*[[]] * 7, ["inside"]], 9),
     ],
-    ids=["at once", "later", "one of two", "at the very end"],
+    ids=[
+        "at once",
+        "full at once",
+        "services in two looks",
+        "at the first look that sees it",
+        "around one that sees nothing",
+        "later",
+        "one of two",
+        "at the very end",
+    ],
 )
 def test_desktop_that_is_not_well_while_it_is_watched_gets_its_system_back_at_once(
     machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, looks: list[list[str]], seen: int
@@ -295,13 +308,133 @@ def test_desktop_that_is_not_well_while_it_is_watched_gets_its_system_back_at_on
     whole(machines)
 
 
-@pytest.mark.parametrize("looks", [[[], ["browser"], []], [[], ["browser"], ["memory"], []], [["backup"]]])
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [[], ["browser"], []],
+        [[], ["browser"], ["inside"], []],
+        [["backup", "clock"]],
+        [["gateway"], [], ["gateway"]],
+        [["gateway"]],
+        [[], ["disk", "files", "home", "memory"]],
+        [["services"], []],
+    ],
+    ids=["late once", "two late once", "elsewhere", "gateway restarts", "gateway is gone", "filled", "settles"],
+)
 def test_what_is_late_once_and_what_is_of_no_system_is_no_reason_to_go_back(
     machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, looks: list[list[str]]
 ) -> None:
     Looks(guest, machines, monkeypatch, *looks)
     system.upgrade(TARGET, watch=60)
     assert machines.disk.now == "desktop-new"
+
+
+def test_services_in_trouble_at_a_single_look_are_looked_at_again(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = Looks(guest, machines, monkeypatch, ["services"], [])
+    assert system.upgrade(TARGET, watch=0)["after"] == "desktop-new"
+    assert looks.count >= 2
+
+
+def test_gateway_that_lets_nobody_see_the_desktop_is_said(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Looks(guest, machines, monkeypatch, ["gateway"])
+    system.upgrade(TARGET, watch=60)
+    assert "its gateway let nobody see how it is" in capsys.readouterr().err
+    whole(machines)
+
+
+def killed_in_its_watch(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, *looks: Sequence[str]
+) -> Journal:
+    """An upgrade to `desktop-new` that is killed at the look behind these; what failed before it is `units`."""
+    guest.failing = ["units"]
+    with monkeypatch.context() as patch:
+        found = Looks(guest, machines, patch, *looks, [])
+        look = health.look
+
+        def kill(name: str, desktop: str | None = None) -> dict[str, Any]:
+            if found.count == len(looks):
+                raise Killed
+            return look(name, desktop)
+
+        patch.setattr(health, "look", kill)
+        with pytest.raises(Killed):
+            system.upgrade(TARGET, watch=60)
+    machines.moves.clear()
+    guest.failing = []
+    return journal(machines)
+
+
+def test_desktop_that_was_well_keeps_its_system_though_its_watch_was_killed(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = killed_in_its_watch(machines, guest, monkeypatch, ["units"])
+    assert left.read() == Entry("desktop-old", "desktop-new", "watching", ["units"])
+    assert system.kept(TARGET)["broken_off"]
+    # What failed before is no reason now, nor is what somebody has filled in the weeks since.
+    guest.failing = ["units", "disk", "memory"]
+    done = system.upgrade(TARGET)
+    assert (done["before"], done["after"], machines.moves) == ("desktop-new", "desktop-new", [])
+    assert (machines.disk.now, machines.disk.before) == ("desktop-new", "desktop-old")
+    assert "the desktop is well and keeps it" in capsys.readouterr().err
+    whole(machines)
+
+
+def test_desktop_that_is_not_well_behind_a_watch_that_was_killed_goes_back(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed_in_its_watch(machines, guest, monkeypatch, ["units"])
+    guest.failing = ["browser"]
+    assert system.upgrade(TARGET)["before"] == "desktop-old"
+    assert "is not well: browser: browser are bad" in capsys.readouterr().err
+    whole(machines)
+
+
+@pytest.mark.parametrize("step", ["stopped", "swap back", "running", "forget"])
+def test_way_back_out_of_a_watch_that_is_killed_is_gone_again_and_not_judged(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    killed_in_its_watch(machines, guest, monkeypatch, ["units"])
+    guest.failing = ["browser"]
+
+    def kill(what: str) -> None:
+        if what == step:
+            raise Killed
+
+    machines.act = kill
+    with pytest.raises(Killed):
+        system.upgrade(TARGET)
+    machines.act, guest.failing = lambda _: None, []
+    assert system.upgrade(TARGET)["before"] == "desktop-old"
+    whole(machines)
+
+
+def test_task_that_is_killed_before_a_look_found_the_desktop_well_is_taken_back(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = killed_in_its_watch(machines, guest, monkeypatch, ["services"]).read()
+    assert entry is not None
+    assert entry.step == "swapped"
+    assert system.upgrade(TARGET)["before"] == "desktop-old"
+
+
+def test_desktop_that_nobody_can_judge_stays_as_it_is_behind_a_watch_that_was_killed(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = killed_in_its_watch(machines, guest, monkeypatch, ["units"])
+    guest.failing = ["gateway"]
+    with pytest.raises(SiteError, match="whose watch broke off, and nobody can see how it is: gateway are"):
+        system.upgrade(TARGET)
+    machines.now[DEV1] = "stopped"
+    with pytest.raises(SiteError, match="is stopped"):
+        system.upgrade(TARGET)
+    assert (machines.moves, machines.disk.now, left.read() is None) == ([], "desktop-new", False)
+    # Its owner may want the one of before all the same.
+    system.roll_back(TARGET)
+    assert (machines.disk.now, left.read()) == ("desktop-old", None)
 
 
 @pytest.mark.parametrize("watch", [-1, 3601])
@@ -569,6 +702,30 @@ def test_way_back_that_breaks_off_is_told_with_what_it_was_for_and_ended_by_the_
     assert system.kept(TARGET)["broken_off"]
     machines.act, guest.failing = lambda _: None, []
     assert system.upgrade(TARGET)["before"] == "desktop-old"
+    whole(machines)
+
+
+def test_route_that_is_dead_before_and_after_keeps_no_exchange_open(
+    machines: Machines, guest: Guest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(readiness, "wait", no_answer)
+    for _ in range(2):
+        with pytest.raises(SiteError, match=r"has its system of before again: .+; its routes do not all answer: not"):
+            system.upgrade(TARGET)
+        assert (machines.disk.now, machines.disk.before) == ("desktop-old", "")
+        whole(machines)
+    # So is the end of one that broke off, and the way back that somebody wants.
+    journal(machines).write(Entry("desktop-old", "desktop-new", "swapped"))
+    with pytest.raises(SiteError, match="has its system of before again"):
+        system.upgrade(TARGET)
+    assert "dev1: its routes do not all answer: not ready in time" in capsys.readouterr().err
+    whole(machines)
+    monkeypatch.setattr(readiness, "wait", lambda *_, **__: None)
+    system.upgrade(TARGET)
+    monkeypatch.setattr(readiness, "wait", no_answer)
+    with pytest.raises(SiteError, match="has its system of before, and its routes do not all answer: not ready"):
+        system.roll_back(TARGET)
+    assert (machines.disk.now, machines.disk.before) == ("desktop-old", "")
     whole(machines)
 
 
