@@ -15,6 +15,13 @@ def whole(site: str, workspace: str) -> Iterator[None]:
 
 
 @contextmanager
+def unchanged(site: str, workspace: str) -> Iterator[None]:
+    """Keep other tasks from making or removing machines of a workspace; a `HostError` if one does just now."""
+    with alone(_lock(site, workspace), shared=True, at_once=True):
+        yield
+
+
+@contextmanager
 def of(plan: WorkspacePlan, machine: str, *, at_once: bool = False) -> Iterator[None]:
     """Keep other tasks from one machine, and from making or removing any of its workspace.
 

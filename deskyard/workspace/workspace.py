@@ -51,11 +51,12 @@ def up(
     on_route: Callable[[str, str], None] | None = None,
     *,
     warm: bool = False,
+    on_steps: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
     """Bring a workspace to what is declared, wait until every route of every desktop answers; cap, keys, customise.
 
-    `on_route` is told each desktop and route when it first answers. With `warm` the templates are made first that new
-    desktops would start from.
+    `on_route` is told each desktop and route when it first answers; `on_steps` is called before the first step that
+    makes, changes or removes a machine. With `warm` the templates are made first that new desktops would start from.
 
     Desktops that were taken out of the declaration are only removed, disk and all, if `remove` names them.
     """
@@ -78,6 +79,7 @@ def up(
             customised = customise_delivery.wanted(declared)
         if new := _new_desktops(declared.plan, steps):
             backend.prepare_starts(declared, new, make=Templates.ASKED if warm else Templates.KEPT)
+        on_steps()
         if steps:
             with step("machines", timings):
                 _again(backend, stack, stack.up)

@@ -107,6 +107,22 @@ def test_a_desktop_that_is_not_named_is_never_removed(bench: Bench) -> None:
     assert {vm.config.get("protection") for n, vm in rack.machines(NAME).items() if n != "gateway"} <= {1, "1"}
 
 
+def test_what_is_to_be_removed_is_there_until_the_steps_are_said_to_begin(bench: Bench) -> None:
+    bench.up()
+    rack, seen = bench.rack, list[set[str]]()
+    rack.declare(NAME, "dev1")
+
+    def look() -> None:
+        seen.append(set(rack.machines(NAME)))
+
+    with pytest.raises(ConfigError, match="disk of: dev2"):
+        workspace.up(NAME, on_steps=look)
+    assert seen == []
+    workspace.up(NAME, remove=["dev2"], on_steps=look)
+    assert seen == [{"gateway", "dev1", "dev2"}]
+    assert rack.machines(NAME).keys() == {"gateway", "dev1"}
+
+
 def test_a_new_image_replaces_the_gateway_and_no_desktop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.up()
     rack, stack = bench.rack, WorkspaceStack(NAME)

@@ -119,6 +119,7 @@ def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
     name, desktop = wanted["workspace"], wanted["desktop"].partition(".")[2]
     path = declaration.stack_file(name)
+    removal.resume(name, desktop)
     # Before a backup, which takes minutes.
     require_others(path, desktop)
     without = f"take it out of {path}, then ./inv workspace.up {name} --remove {desktop} --no-backup"

@@ -35,18 +35,32 @@ def remove(name: str, desktop: str) -> None:
     def keep(taken_out: TakenOut) -> None:
         write_secret(_file(name, desktop), json.dumps(asdict(taken_out), default=str).encode())
 
+    begun = threading.Event()
     with _removing(name, desktop):
-        undeclare(declaration.stack_file(name), desktop, keep)
+        was_declared = undeclare(declaration.stack_file(name), desktop, keep)
         try:
-            workspace.up(name, remove=[desktop])
+            workspace.up(name, remove=[desktop], on_steps=begun.set)
         except BaseException:
             try:
-                _put_back(name, desktop)
+                # Nothing of it was touched, as where somebody cancels while another task has the workspace for minutes.
+                if was_declared and not begun.is_set():
+                    _declare_again(name, desktop)
+                else:
+                    _settle(name, desktop)
             except DeskyardError as error:
                 # The worker tries it again.
                 say(f"    {desktop} is not declared again yet: {error}")
             raise
         _file(name, desktop).unlink(missing_ok=True)
+
+
+def resume(name: str, desktop: str) -> None:
+    """Declare a desktop again whose removal was killed, before it is begun anew; not one that is gone.
+
+    So it is in sight, and backed up as it was declared. Raises `DeskyardError` if nobody can say now what is there.
+    """
+    with _removing(name, desktop):
+        _settle(name, desktop)
 
 
 class Unfinished:
@@ -73,37 +87,43 @@ class Unfinished:
             name, _, desktop = id.partition(".")
             try:
                 with _removing(name, desktop, at_once=True):
-                    _put_back(name, desktop)
+                    _settle(name, desktop)
             except Exception as error:
                 level = logging.WARNING if isinstance(error, DeskyardError) else logging.ERROR
                 log.log(level, "%s is not declared again yet: %s", id, error, exc_info=level == logging.ERROR)
                 self._pause = Deadline(AGAIN_SECONDS)
 
 
-def _put_back(name: str, desktop: str) -> None:
+def _settle(name: str, desktop: str) -> None:
+    """Declare a desktop again of which the engine knows anything, and forget another.
+
+    Raises `DeskyardError`, and leaves all as it is, where it cannot be asked, or machines of the workspace are made or
+    removed just now: one that is gone and declared again would be made anew, and empty.
+    """
     from deskyard.declaration import declaration
-    from deskyard.declaration.desktop_list import TakenOut, put_back
+    from deskyard.engine.stack import WorkspaceStack
     from deskyard.workspace import turn
 
-    file, path = _file(name, desktop), declaration.stack_file(name)
+    file = _file(name, desktop)
     if not file.exists():
         return
-    if path.exists():
-        with turn.whole(declaration.site_of(name).name, name):
-            if _is_left(name, desktop) and put_back(path, TakenOut(**json.loads(file.read_text()))):
-                say(f"    {desktop} is there yet, and declared again")
+    if declaration.stack_file(name).exists():
+        with turn.unchanged(declaration.site_of(name).name, name):
+            stack = WorkspaceStack(name)
+            if stack.exists() and desktop in stack.desktops_with_machines() | stack.desktops_with_disks():
+                _declare_again(name, desktop)
+                return
     file.unlink()
 
 
-def _is_left(name: str, desktop: str) -> bool:
-    """Whether the engine knows anything of a desktop; also if it cannot be asked: what is declared can be destroyed."""
-    from deskyard.engine.stack import WorkspaceStack
+def _declare_again(name: str, desktop: str) -> None:
+    from deskyard.declaration import declaration
+    from deskyard.declaration.desktop_list import TakenOut, put_back
 
-    stack = WorkspaceStack(name)
-    try:
-        return stack.exists() and desktop in stack.desktops_with_machines() | stack.desktops_with_disks()
-    except DeskyardError:
-        return True
+    file, path = _file(name, desktop), declaration.stack_file(name)
+    if path.exists() and put_back(path, TakenOut(**json.loads(file.read_text()))):
+        say(f"    {desktop} is there yet, and declared again")
+    file.unlink()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import io
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,10 @@ def up(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> list[
     """Stand in for the engine; what it was asked to remove."""
     removed: list[Any] = []
 
-    def run(_: str, *, remove: Any = (), on_route: Any = None) -> dict[str, Any]:
+    def run(
+        _: str, *, remove: Any = (), on_route: Any = None, on_steps: Callable[[], object] = lambda: None
+    ) -> dict[str, Any]:
+        on_steps()
         removed.extend(remove)
         if error is not None:
             raise error

@@ -1,21 +1,28 @@
 """A desktop whose machine does not go stays declared as it was, however its removal ends."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deskyard.control.jobs import claim as claims
+from deskyard.control.jobs.child import JOBS
 from deskyard.control.machines import removal
 from deskyard.control.machines.target import DESTROY
 from deskyard.declaration import declaration
+from deskyard.declaration.desktop_list import undeclare
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import DeskyardError, SiteError
+from deskyard.host.lock import alone
+from deskyard.host.secret_file import write_secret
+from deskyard.life.backup import final
 from deskyard.workspace import workspace
 
 DECLARATION = """config:
@@ -24,10 +31,12 @@ DECLARATION = """config:
   # of the team that tests
   - name: first
     tier: pro   # large
+    backup: never
 
   - name: second
 """
 BROKEN = SiteError("engine", "lab", "ended with 255", "see its log")
+MUTE = SiteError("engine", "lab", "does not start", "see its log")
 
 
 @pytest.fixture
@@ -41,12 +50,21 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """What the engine remembers, and how it ends."""
+    """What the engine remembers, and how it ends: before its first step, or in the midst of them."""
 
-    def answers(end: BaseException | None = None, *, machines: Any = (), disks: Any = (), asked: Any = None) -> None:
-        def up(_: str, remove: Any) -> dict[str, Any]:
+    def answers(
+        end: BaseException | None = None,
+        *,
+        machines: Any = (),
+        disks: Any = (),
+        asked: Any = None,
+        begun: bool = True,
+    ) -> None:
+        def up(_: str, remove: Any, on_steps: Callable[[], object]) -> dict[str, Any]:
             names = [desktop.name for desktop in declaration.read_workspace("lab").desktops]
             assert not set(remove) & set(names)
+            if begun:
+                on_steps()
             if end is not None:
                 raise end
             return {"ready": True}
@@ -68,8 +86,12 @@ def kept() -> list[str]:
     return [path.name for path in removal._folder().glob("*")]
 
 
-def names() -> list[str]:
-    return [desktop.name for desktop in declaration.read_workspace("lab").desktops]
+def names(workspace: str = "lab") -> list[str]:
+    return [desktop.name for desktop in declaration.read_workspace(workspace).desktops]
+
+
+def declared(name: str) -> Any:
+    return next(desktop for desktop in declaration.read_workspace("lab").desktops if desktop.name == name)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +100,10 @@ def names() -> list[str]:
         (BROKEN, {"machines": ["first", "second"]}),
         # Somebody cancelled it, and its disk is there yet.
         (KeyboardInterrupt(), {"disks": ["first"]}),
-        # Nobody can say what is there.
-        (BROKEN, {"asked": SiteError("engine", "lab", "does not start", "see its log")}),
+        # Nobody can say what is there, and nothing of it was touched.
+        (BROKEN, {"asked": MUTE, "begun": False}),
     ],
-    ids=["failed", "cancelled", "unknown"],
+    ids=["failed", "cancelled", "refused"],
 )
 def test_a_desktop_that_is_there_yet_is_declared_as_it_was(
     stack: Path, engine: Callable[..., None], end: BaseException, left: dict[str, Any]
@@ -126,6 +148,19 @@ from deskyard.workspace import workspace
 workspace.up = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 removal.remove("lab", "first")
 """
+# A program of an operation, which comes as far as its turn.
+CANCELLED = """
+from types import SimpleNamespace
+from deskyard.control.jobs import child
+from deskyard.control.machines import removal
+from deskyard.workspace import workspace
+
+workspace._checked = lambda _: SimpleNamespace(site=SimpleNamespace(name="local"))
+child.listen()
+removal.remove("lab", "first")
+"""
+# What every task with a machine of the workspace holds together, and a change of it alone.
+MACHINES = "machines-local-lab"
 
 
 class Operations:
@@ -176,12 +211,105 @@ def test_a_removal_that_was_killed_behind_its_end_is_forgotten(killed: Path, eng
     assert (names(), kept()) == (["second"], [])
 
 
-def test_a_removal_that_was_killed_is_done_by_the_next_try(killed: Path, engine: Callable[..., None]) -> None:
+def test_the_next_try_of_a_removal_that_was_killed_puts_back_what_stood_there_before_the_first(
+    killed: Path, engine: Callable[..., None]
+) -> None:
     engine(BROKEN, machines=["first"])
     with pytest.raises(DeskyardError):
         removal.remove("lab", "first")
-    # What stood there before the first try is there again.
     assert killed.read_text() == DECLARATION
+
+
+def test_a_destroy_that_was_killed_is_done_by_the_next_try_and_backed_up_as_it_was_declared(
+    killed: Path, engine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def keep(_name: str, desktops: list[str], _without: str) -> None:
+        backed_up.append((desktops, declared("first").backup))
+
+    backed_up: list[Any] = []
+    monkeypatch.setattr(final, "going", lambda _: ["first", "second"])
+    monkeypatch.setattr(final, "keep", keep)
+    engine(machines=["first", "second"])
+    done = JOBS[DESTROY]({"workspace": "lab", "desktop": "lab.first"})
+    assert done == {"result": {"desktop": "lab.first"}}
+    assert (names(), kept(), backed_up) == (["second"], [], [(["first"], "never")])
+
+
+def test_a_destroy_that_was_killed_does_not_begin_again_while_nobody_can_say_what_is_there(
+    killed: Path, engine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(final, "going", lambda _: ["first"])
+    monkeypatch.setattr(final, "keep", lambda *_: pytest.fail("it was backed up"))
+    engine(asked=MUTE)
+    with pytest.raises(SiteError, match="does not start"):
+        JOBS[DESTROY]({"workspace": "lab", "desktop": "lab.first"})
+    assert (names(), kept()) == (["second"], ["lab.first.json"])
+
+
+@pytest.mark.usefixtures("killed")
+def test_a_removal_that_was_killed_is_put_back_once_the_engine_says_what_is_there(
+    engine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "AGAIN_SECONDS", 0)
+    unfinished = removal.Unfinished()
+    engine(asked=MUTE)
+    look(unfinished)
+    # It would be made anew, and empty, if it is gone.
+    assert (names(), kept()) == (["second"], ["lab.first.json"])
+    engine(machines=["second"])
+    look(unfinished)
+    assert (names(), kept()) == (["second"], [])
+
+
+@pytest.mark.usefixtures("stack")
+def test_a_removal_that_failed_within_its_steps_is_put_back_once_the_engine_says_what_is_there(
+    engine: Callable[..., None],
+) -> None:
+    engine(BROKEN, asked=MUTE)
+    with pytest.raises(SiteError, match="ended with 255"):
+        removal.remove("lab", "first")
+    assert (names(), kept()) == (["second"], ["lab.first.json"])
+    engine(machines=["first", "second"])
+    look(removal.Unfinished())
+    assert (names(), kept()) == (["first", "second"], [])
+
+
+def test_who_cancels_a_removal_that_waits_for_its_turn_has_the_desktop_back_at_once(stack: Path) -> None:
+    with alone(MACHINES, shared=True):
+        process = subprocess.Popen([sys.executable, "-c", CANCELLED], env=os.environ, stderr=subprocess.PIPE, text=True)
+        with process:
+            assert process.stderr is not None
+            try:
+                said = next(line for line in process.stderr if "waiting for its end" in line)
+                assert "another task moves machines of lab" in said
+                assert names() == ["second"]
+                process.send_signal(signal.SIGTERM)
+                assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
+            finally:
+                process.kill()
+        assert stack.read_text() == DECLARATION
+        assert kept() == []
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["moved", "changed"])
+def test_a_workspace_whose_machines_are_changed_keeps_no_other_waiting(
+    killed: Path, engine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    monkeypatch.setattr(removal, "AGAIN_SECONDS", 0)
+    other = killed.parent / "Pulumi.other.yaml"
+    other.write_text(DECLARATION.replace("10.80.1", "10.80.2"))
+    undeclare(
+        other, "first", lambda found: write_secret(removal._file("other", "first"), json.dumps(asdict(found)).encode())
+    )
+    engine(machines=["first", "second"])
+    unfinished = removal.Unfinished()
+    with alone(MACHINES, shared=shared):
+        look(unfinished)
+        # Who stops or backs up another desktop is not in its way.
+        assert names() == (["first", "second"] if shared else ["second"])
+        assert names("other") == ["first", "second"]
+    look(unfinished)
+    assert (names(), kept()) == (["first", "second"], [])
 
 
 @pytest.mark.usefixtures("stack")
@@ -189,7 +317,7 @@ def test_a_removal_that_goes_on_is_left_alone(engine: Callable[..., None], monke
     engine(machines=["first"])
     looked: list[list[str]] = []
 
-    def up(_: str, remove: Any) -> None:
+    def up(_: str, remove: Any, on_steps: Any) -> None:
         look(removal.Unfinished())
         looked.append(names())
 
