@@ -150,13 +150,33 @@ def test_the_last_desktop_beside_those_that_are_being_destroyed_is_refused(missi
     with mission.client(mission.key("read", "desktops:destroy", "desktops:write")) as client:
         first = client.delete("/api/desktops/team.blocks").json()["id"]
         waiting = client.delete("/api/desktops/team.second").json()["id"]
-        assert client.delete("/api/desktops/team.third").status_code == 409
+        refused = client.delete("/api/desktops/team.third")
+        assert refused.status_code == 409
+        # It is not the only one yet, and nobody is to destroy the workspace for it.
+        assert "beside team.second, which is to be destroyed (queued)" in refused.json()["reason"]
+        assert f"wait for the end of {waiting}, or cancel it" in refused.json()["remedy"]
+        assert "workspace.destroy" not in refused.text
         # One that was cancelled is a desktop that stays.
         assert client.post(f"/api/operations/{waiting}/cancel").status_code == 202
         mission.state(waiting, "cancelled")
         assert client.delete("/api/desktops/team.third").status_code == 202
     mission.open("blocks")
     mission.state(first, "done")
+
+
+def test_the_last_desktop_beside_one_whose_destruction_waits_for_a_second_person_is_refused_with_that(
+    mission: Lab, person: Person
+) -> None:
+    mission.link.execute(
+        "insert into operation (id, kind, workspace_id, desktop_id, state, actor)"
+        " values ('op_waits', 'desktop.destroy', 'lab', 'lab.first', 'waiting', 'person:bob')"
+    )
+    asked = person.call("POST", "/api/intents", {"kind": "desktop.destroy", "target": "lab.second"})
+    with mission.client(mission.key("read", "desktops:destroy")) as client:
+        for refused in (asked, client.delete("/api/desktops/lab.second")):
+            assert refused.status_code == 409, refused.text
+            assert "beside lab.first, which is to be destroyed (waiting)" in refused.json()["reason"]
+            assert "wait for the end of op_waits, or cancel it" in refused.json()["remedy"]
 
 
 def test_who_may_not_see_a_desktop_learns_nothing_of_others_by_an_intent(mission: Lab) -> None:

@@ -14,13 +14,20 @@ async def require_others(link: Link, id: str) -> None:
     Of one that is not there nothing is said.
     """
     workspace = id.partition(".")[0]
-    query = """select 1 from desktop d where d.workspace_id = %s and d.id <> %s and d.gone_at is null
-            and d.lifetime = 'kept' and not exists (
-                select from operation o where o.desktop_id = d.id and o.kind = %s
-                and o.state in ('queued', 'running', 'waiting'))
-        union all select 1 from seat where workspace_id = %s
+    query = """select d.id, o.id as operation, o.state from desktop d left join operation o
+            on o.desktop_id = d.id and o.kind = %s and o.state in ('queued', 'running', 'waiting')
+        where d.workspace_id = %s and d.id <> %s and d.gone_at is null and d.lifetime = 'kept'
+        order by o.id is not null, o.created_at desc limit 1"""
+    other = await rows.row(link, query, [DESTROY, workspace, id])
+    query = """select 1 from seat where workspace_id = %s
         union all select 1 where not exists (select from desktop where id = %s and gone_at is null) limit 1"""
-    if await rows.row(link, query, [workspace, id, DESTROY, workspace, id]) is None:
-        reason = "is the only desktop of its workspace, which has to have one"
-        remedy = f"create another first; or destroy the workspace: ./inv workspace.destroy {workspace} at its host"
-        raise Problem(HTTPStatus.CONFLICT, "desktop", id, reason, remedy)
+    stays = other is not None and other["operation"] is None
+    if stays or await rows.row(link, query, [workspace, id]) is not None:
+        return
+    reason = "is the only desktop of its workspace, which has to have one"
+    remedy = f"create another first; or destroy the workspace: ./inv workspace.destroy {workspace} at its host"
+    if other is not None:
+        # What waits for a second person may yet be cancelled: nobody is to destroy the workspace for it.
+        reason = f"is the last of its workspace beside {other['id']}, which is to be destroyed ({other['state']})"
+        remedy = f"wait for the end of {other['operation']}, or cancel it: the workspace has to have a desktop"
+    raise Problem(HTTPStatus.CONFLICT, "desktop", id, reason, remedy)
