@@ -351,6 +351,27 @@ def test_the_only_desktop_of_a_workspace_is_named_as_such_before_anything_is_typ
     assert browser.all("dialog input") == []
     browser.click("Leave as it is")
     assert server.asked("DELETE", f"/api/desktops/{DESK}") == []
+    # It is asked anew at each opening.
+    estate.fill(workspaces=1, desktops=2)
+    browser.click("Destroy")
+    browser.type("dialog input", "desk-1")
+    assert browser.find("dialog .danger").is_enabled()
+
+
+def test_an_answer_that_did_not_come_refuses_no_destroy(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=2)
+    browser.open(PAGE)
+    browser.sees("Destroy")
+    before, server.away = server.refused, True
+    try:
+        browser.click("Destroy")
+        browser.wait("the question", lambda: server.refused > before and server.asked("POST", "/api/intents"))
+    finally:
+        server.away = False
+    browser.type("dialog input", "desk-1")
+    browser.find("dialog .danger").click()
+    browser.sees("destroy: place 1 in the queue")
+    assert len(server.asked("DELETE", f"/api/desktops/{DESK}")) == 1
 
 
 def test_without_the_passkey_nothing_is_destroyed(browser: Browser, estate: Estate, server: StandIn) -> None:
