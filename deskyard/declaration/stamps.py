@@ -1,12 +1,9 @@
 """Tells by its files whether a declaration changed since it was read: they are looked at often, and read seldom."""
 
-from pathlib import Path
-
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
+from deskyard.host.places import Stamp, stamp
 from deskyard.site.files import site_file
-
-Stamp = tuple[int, int, int]
 
 
 class Stamps:
@@ -17,10 +14,10 @@ class Stamps:
 
     def of(self, name: str) -> tuple[Stamp, Stamp]:
         """The stamp of a workspace's file, and of its site's."""
-        own = _stamp(declaration.stack_file(name))
+        own = stamp(declaration.stack_file(name))
         if name not in self._sites or self._sites[name][0] != own:
             self._sites[name] = own, _site_of(name)
-        return own, _stamp(site_file(self._sites[name][1]))
+        return own, stamp(site_file(self._sites[name][1]))
 
     def forget(self, name: str) -> None:
         """Forget a workspace that is gone."""
@@ -33,11 +30,3 @@ def _site_of(name: str) -> str:
     except DeskyardError:
         # What is wrong with the file is told by who reads all of it.
         return ""
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0, 0
-    return found.st_mtime_ns, found.st_ino, found.st_size

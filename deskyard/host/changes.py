@@ -19,7 +19,7 @@ from typing import Any, Self
 from deskyard.errors import HostError
 from deskyard.host.background import start_time
 from deskyard.host.lock import alone
-from deskyard.host.places import places
+from deskyard.host.places import Stamp, places, stamp
 
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 STATES = (RUNNING, DONE, FAILED, INTERRUPTED)
@@ -119,13 +119,9 @@ class Spool:
             return False
         return (last.field, _gist(last.reason)) == (field[:MOST_TEXT], _gist(reason))
 
-    def stamp(self) -> tuple[int, int, int]:
+    def stamp(self) -> Stamp:
         """Stands for the lines that there are: another one, if any was added."""
-        try:
-            found = self._now.stat()
-        except OSError:
-            return 0, 0, 0
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return stamp(self._now)
 
     def _last(self, path: Path) -> Line | None:
         found = [*_lines(_content(path, TAIL))]

@@ -1,8 +1,10 @@
-"""Where Deskyard keeps things outside the tree."""
+"""Where Deskyard keeps things outside the tree, and whether a file was changed since."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+
+Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,15 @@ def places() -> Places:
 
 def _xdg(variable: str, default: str) -> Path:
     return Path(os.environ.get(variable) or Path.home() / default) / "deskyard"
+
+
+def stamp(path: Path) -> Stamp:
+    """Stands for the content of a file without reading it: another one, if it was changed, replaced or removed."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def tree() -> Path:

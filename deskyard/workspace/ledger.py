@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deskyard.host.lock import alone
-from deskyard.host.places import places
+from deskyard.host.places import Stamp, places, stamp
 from deskyard.host.secret_file import write_secret
 from deskyard.plan.pool import seat
 from deskyard.plan.pool.seat import Entry, Seated
@@ -51,13 +51,9 @@ class Ledger:
                 os.close(folder)
         return True
 
-    def stamp(self) -> tuple[int, int, int]:
+    def stamp(self) -> Stamp:
         """Stands for the lines that there are: another one, if any was added or left out."""
-        try:
-            found = self._file.stat()
-        except FileNotFoundError:
-            return 0, 0, 0
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return stamp(self._file)
 
     def tidy(self) -> None:
         """Leave out what is of machines that are gone."""

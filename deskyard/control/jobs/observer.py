@@ -25,9 +25,10 @@ from deskyard.control.watch import changes, sight
 from deskyard.control.watch.usage import FOLLOWED
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
-from deskyard.declaration.stamps import Stamp, Stamps
+from deskyard.declaration.stamps import Stamps
 from deskyard.engine.backend import machines_of
 from deskyard.errors import DeskyardError
+from deskyard.host.places import Stamp
 from deskyard.life import events
 from deskyard.life.stage_news import StageNews, Tell
 from deskyard.model.tier import Tier
@@ -58,7 +59,7 @@ class Observer:
         self._built = images.Built()
         # The workspaces with seats, and the lines of their ledgers that were read; of a cluster's there is no file.
         self._seated: dict[str, Declared] = {}
-        self._ledgers: dict[str, tuple[int, int, int]] = {}
+        self._ledgers: dict[str, Stamp] = {}
         self._followers: dict[str, tuple[threading.Thread, events.End]] = {}
         # Whose machines were seen by the one who follows them now.
         self._looked: set[str] = set()

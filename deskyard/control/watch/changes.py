@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 from deskyard.control.store.connection import Link
 from deskyard.errors import HostError
 from deskyard.host.changes import INTERRUPTED, MOST_NUMBER, RUNNING, Line, Run, Spool, is_gone
+from deskyard.host.places import Stamp
 from deskyard.plan.printable import printable
 
 # Lines of a transaction.
@@ -39,7 +40,7 @@ class Intake:
 
     def __init__(self, spool: Spool | None = None) -> None:
         self._spool = spool or Spool()
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: Stamp | None = None
         self._why = ""
 
     def look(self, link: Link) -> None:

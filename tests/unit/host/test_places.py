@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.host.places import places, tree
+from deskyard.host.places import places, stamp, tree
 
 
 def test_folders_are_the_xdg_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +32,23 @@ def test_one_variable_moves_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_kept_inside_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DESKYARD_HOME", raising=False)
     assert not any(folder.is_relative_to(tree()) for folder in (places().cache, places().data, places().state))
+
+
+def test_a_stamp_is_another_once_a_file_is_there_changed_replaced_or_gone(tmp_path: Path) -> None:
+    file, seen = tmp_path / "file", list[object]()
+
+    def look() -> None:
+        assert stamp(file) == stamp(file)
+        seen.append(stamp(file))
+
+    look()
+    file.write_text("a")
+    look()
+    file.write_text("ab")
+    look()
+    file.with_name("draft").write_text("ab")
+    file.with_name("draft").rename(file)
+    look()
+    assert len(set(seen)) == 4
+    file.unlink()
+    assert stamp(file) == seen[0]
