@@ -214,6 +214,12 @@ def test_account_that_is_not_let_in_is_not_kept_and_the_server_of_before_stays(
     assert mission.link.execute("select sender from mail_server").fetchall() == [{"sender": SENDER}]
 
 
+def test_server_whose_name_can_be_none_is_not_kept(host: Control) -> None:
+    with pytest.raises(ConfigError, match=r"does not let us in: .*label empty or too long"):
+        host.declare_mail(MailServer(f"{'a' * 64}.example.org", SENDER))
+    assert host.mail_server() is None
+
+
 def test_password_is_for_root_alone_and_is_never_shown(host: Control, receiver: MailReceiver) -> None:
     made = host.declare_mail(receiver.declared())
     assert (made["password"], host.folder.mail.stat().st_mode & 0o777) == (True, 0o600)

@@ -4,7 +4,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,9 @@ BEGINS = {
 
 
 @contextmanager
-def serving(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+def serving(answer: Callable[[socket.socket], None], port: int = 0) -> Iterator[int]:
     """The port of somebody who does this with each connection; all have ended in the end."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
         threads: list[threading.Thread] = []
 
         def run(link: socket.socket) -> None:
@@ -235,3 +235,132 @@ def test_a_receiver_that_takes_nothing_for_an_hour_is_named_until_it_takes_somet
             pass
         look(worker)
         assert opened(owner) == {}
+
+
+def test_what_nobody_took_is_counted_once_for_each_receiver_however_much_it_is(mission: Lab, worker: Link) -> None:
+    for url in ("https://first.test/hook", "https://second.test/hook"):
+        hook = receives(mission, url)
+        mission.link.execute(
+            """insert into delivery (id, webhook_id, kind, payload, attempt, answer)
+            select %s || n, %s, 'webhook.test', '{}', 1, '503' from generate_series(1, 2000) n""",
+            [hook, hook],
+        )
+    mission.link.execute("analyze delivery")
+    assert [found.number for found in webhooks.failing(worker)] == [0, 0]
+    row = mission.link.execute(f"explain (analyze, format json) {webhooks.FAILING}".encode()).fetchone()
+    assert row is not None
+    loops = [node["Actual Loops"] for node in nodes(row["QUERY PLAN"][0]["Plan"])]
+    assert max(loops) <= 2, row
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for part in plan.get("Plans", []):
+        yield from nodes(part)
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[list[str], int]]:
+    """Addresses, and a port of all of them, where nobody ever answers who wants to connect."""
+    with ExitStack() as held:
+        addresses, port = [f"127.0.0.{number}" for number in range(2, 8)], 0
+        for address in addresses:
+            listener = held.enter_context(socket.socket())
+            listener.bind((address, port))
+            listener.listen(0)
+            port = listener.getsockname()[1]
+            # The place of the one who may wait is taken: the kernel leaves out what others send.
+            held.enter_context(socket.create_connection((address, port)))
+        yield addresses, port
+
+
+def resolves(monkeypatch: pytest.MonkeyPatch, addresses: list[str], seconds: float = 0) -> None:
+    """Have each name of `.test` stand for these addresses, said after so many seconds."""
+    real = socket.getaddrinfo
+
+    def found(name: str, port: Any, *more: Any, **named: Any) -> Any:
+        if not name.endswith(".test"):
+            return real(name, port, *more, **named)
+        threading.Event().wait(seconds)
+        return [info for address in addresses for info in real(address, port, type=socket.SOCK_STREAM)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+
+
+def test_a_mail_server_with_many_silent_addresses_has_no_more_time_than_another(
+    mission: Lab, worker: Link, silent: tuple[list[str], int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    addresses, port = silent
+    monkeypatch.setattr(mail, "SECONDS", 0.5)
+    monkeypatch.setattr(mail, "WHOLE_SECONDS", 1.2)
+    MailServer("mail.test", "deskyard@example.org", tls=mail.NONE, port=port).save(tmp_path / "mail")
+    hook = receives(mission, "mailto:ann@example.org")
+    tried: list[str] = []
+    connect = socket.create_connection
+
+    def noted(place: tuple[str, int], timeout: float) -> socket.socket:
+        tried.append(place[0])
+        return connect(place, timeout)
+
+    with monkeypatch.context() as patch:
+        resolves(patch, addresses)
+        patch.setattr(socket, "create_connection", noted)
+        assert deliver_next(worker, LOOPBACK, Mailer(tmp_path / "mail"))
+    assert delivery(mission, hook)["answer"] == "took longer than 1.2 seconds"
+    assert tried == addresses[:3]
+
+
+def test_a_mail_server_is_reached_behind_an_address_that_is_silent(
+    silent: tuple[list[str], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses, port = silent
+    monkeypatch.setattr(mail, "SECONDS", 0.2)
+
+    def greets(link: socket.socket) -> None:
+        link.sendall(b"220 here\r\n")
+        while line := link.recv(1000):
+            link.sendall(b"221 bye\r\n" if line.startswith(b"QUIT") else b"250 fine\r\n")
+
+    with serving(greets, port) as port, monkeypatch.context() as patch:
+        resolves(patch, [*addresses[:2], "127.0.0.1"])
+        MailServer("mail.test", "deskyard@example.org", tls=mail.NONE, port=port).probe()
+
+
+@pytest.mark.parametrize("kind", ["http", "mailto"])
+def test_a_name_that_is_found_too_late_is_not_connected_to(
+    mission: Lab, worker: Link, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for module in (webhooks, mail):
+        monkeypatch.setattr(module, "WHOLE_SECONDS", 0.2)
+    MailServer("mail.test", "deskyard@example.org", tls=mail.NONE, port=25).save(tmp_path / "mail")
+    hook = receives(mission, "mailto:ann@example.org" if kind == "mailto" else "http://hook.test/hook")
+    with monkeypatch.context() as patch:
+        resolves(patch, ["127.0.0.1"], 0.3)
+        patch.setattr(socket, "create_connection", lambda *_: pytest.fail("it was connected to"))
+        assert deliver_next(worker, LOOPBACK, Mailer(tmp_path / "mail"))
+    assert delivery(mission, hook)["answer"] == "took longer than 0.2 seconds"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("no JSON, s3cret", "JSONDecodeError"),
+        ('["s3cret"]', "TypeError"),
+        ('{"host": "mail.test", "sender": "a@b.org", "secret": "s3cret"}', "TypeError"),
+        (f'{{"host": "{"a" * 64}.test", "sender": "a@b.org"}}', "UnicodeError"),
+    ],
+    ids=["text", "list", "stranger", "host"],
+)
+def test_a_mail_server_that_can_be_none_is_answered_and_the_lane_goes_on(
+    mission: Lab, worker: Link, tmp_path: Path, text: str, error: str
+) -> None:
+    (tmp_path / "mail").write_text(text)
+    hooks = [receives(mission, f"mailto:{name}@example.org") for name in ("ann", "bob")]
+    assert deliver_next(worker, LOOPBACK, Mailer(tmp_path / "mail"))
+    tried = [delivery(mission, hook) for hook in hooks]
+    assert sorted(row["attempt"] for row in tried) == [0, 1]
+    (answer,) = (row["answer"] for row in tried if row["attempt"])
+    assert f"is wrong ({error}): declare it anew: ./inv control.mail" in answer
+    assert "s3cret" not in answer
+    # It is tried again after its pause, and the others after theirs.
+    assert not deliver_next(worker, LOOPBACK, Mailer(tmp_path / "mail"))

@@ -90,8 +90,8 @@ class MailServer:
             """SMTP that ends with its time."""
 
             def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-                link = socket.create_connection((host, port), timeout)
-                cut.of(link)
+                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                link = cut.connect([(str(info[4][0]), port) for info in found], timeout)
                 return link if tls is None else tls.wrap_socket(link, server_hostname=host)
 
         return Session(self.host, self.port, timeout=SECONDS)
@@ -101,7 +101,8 @@ class MailServer:
         try:
             with self.opened() as session:
                 session.noop()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
+            # Of a name that cannot be one, Python says that its text is wrong.
             remedy = "mend what it names; nothing was kept"
             raise ConfigError(
                 "server", f"{self.host}:{self.port}", f"does not let us in: {said(error)}", remedy
@@ -135,7 +136,7 @@ class Mailer:
 
 
 def kept(path: Path) -> MailServer | None:
-    """The declared mail server; None if none was declared."""
+    """The declared mail server; None if none was declared. Raises `ValueError` or `TypeError` for what is none."""
     try:
         return MailServer(**json.loads(path.read_text()))
     except FileNotFoundError:
@@ -163,7 +164,7 @@ def message(rows: Sequence[Row], sender: str, to: str, origin: str) -> EmailMess
     return mail
 
 
-def said(error: OSError) -> str:
+def said(error: OSError | UnicodeError) -> str:
     """The error of a server, or of the way to it, in a line."""
     if isinstance(error, smtplib.SMTPResponseException):
         answer = error.smtp_error

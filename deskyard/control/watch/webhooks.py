@@ -50,6 +50,15 @@ LANE = f"case when starts_with(w.url, '{SCHEME}') then '{SCHEME}' else w.id end"
 DUE = """from delivery d join webhook w on w.id = d.webhook_id
     where ended_at is null and w.gone_at is null and (next_at <= now()
         or next_at > now() + make_interval(secs => greatest(%(seconds)s, (%(pauses)s::float[])[attempt])))"""
+FAILING = """select w.id, w.url, untaken.since, untaken.messages,
+        floor(extract(epoch from now() - untaken.since) / 60)::bigint as minutes
+    from webhook w
+    cross join lateral (select coalesce(max(created_at), '-infinity') as at from delivery
+        where webhook_id = w.id and state = 'delivered') as taken
+    cross join lateral (select min(created_at) as since, count(*) as messages from delivery
+        where webhook_id = w.id and attempt > 0 and answer <> '' and state <> 'delivered'
+        and created_at > taken.at) as untaken
+    where w.gone_at is null and untaken.messages > 0"""
 TAKE = f"""update delivery set attempt = attempt + 1, next_at = now() + make_interval(secs => %(seconds)s)
     where id in (select d.id {DUE} and (%(hook)s::text is null or w.id = %(hook)s)
         and (%(lane)s::text is null or {LANE} = %(lane)s) order by next_at, d.created_at"""
@@ -182,6 +191,10 @@ def _mail(mailer: Mailer, taken: Taken) -> Outcome:
     except OSError as error:
         # Also what a server says of this mail alone is one: then the others wait for a moment in vain.
         return Outcome(mail.said(error), is_deaf=True)
+    except (ValueError, TypeError) as error:
+        # Of what the file says, which may be the password, nothing is told.
+        reason = f"the file of the mail server, or the mail, is wrong ({type(error).__name__})"
+        return Outcome(f"{reason}: declare it anew: {mail.UNDECLARED}", is_deaf=True)
 
 
 def _call(reach: Reach, taken: Taken) -> Outcome:
@@ -230,15 +243,8 @@ def _settle(link: Link, row: dict[str, Any], answer: str, *, good: bool, given_u
 
 def failing(link: Link) -> list[Finding]:
     """Who took nothing since a message that was tried; of an address the host alone, as its path may be a secret."""
-    query = """select w.id, w.url, min(d.created_at) as since, count(*) as messages,
-            floor(extract(epoch from now() - min(d.created_at)) / 60)::bigint as minutes
-        from webhook w join delivery d on d.webhook_id = w.id
-        where w.gone_at is null and d.attempt > 0 and d.answer <> '' and d.state <> 'delivered'
-            and d.created_at > coalesce((select max(created_at) from delivery
-                where webhook_id = w.id and state = 'delivered'), '-infinity')
-        group by w.id"""
     found = []
-    for row in link.execute(query).fetchall():
+    for row in link.execute(FAILING).fetchall():
         place = "mail" if row["url"].startswith(SCHEME) else urlsplit(row["url"]).hostname
         text = f"{place}: took none of {row['messages']} messages since {moment(row['since'])}"
         found.append(Finding("webhook.failing", row["id"], None, text, row["minutes"]))
@@ -256,12 +262,11 @@ def forget(link: Link) -> None:
 
 def _send(reach: Reach, address: str, secret: bytes, row: dict[str, Any]) -> int:
     url = parsed(address)
-    target = reach.address(url)
     data = {"type": row["kind"], "timestamp": row["created_at"].isoformat(), "data": row["payload"]}
     body, now = json.dumps(data, separators=(",", ":"), ensure_ascii=False), int(time.time())
     with (
         Cut(WHOLE_SECONDS) as cut,
-        closing(_Pinned(str(url.hostname), port_of(url), target, cut, tls=url.scheme == "https")) as link,
+        closing(_Pinned(str(url.hostname), port_of(url), reach.address(url), cut, tls=url.scheme == "https")) as link,
     ):
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         headers = {
@@ -289,7 +294,6 @@ class _Pinned(http.client.HTTPConnection):
 
     def connect(self) -> None:
         """Connect to it."""
-        self.sock = socket.create_connection((self._address, self.port), self.timeout)
-        self._cut.of(self.sock)
+        self.sock = self._cut.connect([(self._address, self.port)], SECONDS)
         if self._tls:
             self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
