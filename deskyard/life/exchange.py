@@ -17,10 +17,10 @@ from deskyard.host.deadline import Deadline
 from deskyard.host.progress import say
 from deskyard.image.store import store
 from deskyard.life import health
-from deskyard.life.comparison import Comparison
 from deskyard.life.journal import Entry, Journal
 from deskyard.life.power import Machine
 from deskyard.plan.customisation import Customisation
+from deskyard.plan.health import Comparison
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.power import Power
 from deskyard.workspace import readiness

@@ -1,8 +1,8 @@
 """Whether a desktop is well: findings from what it and its gateway say. Pure; what a guest says may be anything."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from deskyard.model.care import BackupSchedule
@@ -20,6 +20,14 @@ BACKUP_SECONDS = 7 * 86_400
 MOST_UNITS = 20
 MOST_SAID = 80
 MOST_SHOWN = 300
+# Without it nobody sees how the desktop is.
+GATEWAY = "gateway"
+# What fails there says nothing of a system: its backups, its gateway, and a clock that is compared with this host's.
+ELSEWHERE = frozenset({"backup", "clock", GATEWAY})
+# What a person fills who works there meanwhile.
+FILLED = frozenset({"disk", "files", "home", "memory"})
+# What may be in trouble only for as long as everything starts.
+SETTLING = frozenset({"services"})
 # How a finding begins that says of an agent that somebody has stopped it.
 STOPPED = "stopped by"
 
@@ -32,6 +40,34 @@ class Finding:
     state: State
     detail: str
     remedy: str = ""
+
+
+@dataclass
+class Comparison:
+    """The checks that fail and did not before an exchange: at the first look, or later in two looks one after another.
+
+    `last` is what failed at the last look that saw the desktop; None means that nobody has seen it yet. `silent` is
+    what kept the last look from seeing it.
+    """
+
+    before: Collection[str]
+    last: Mapping[str, str] | None = None
+    worse: dict[str, str] = field(default_factory=dict)
+    silent: str = ""
+
+    def take(self, failed: Mapping[str, str]) -> None:
+        """Take in a look, as the details of the checks that fail, by their names."""
+        self.silent = failed.get(GATEWAY, "")
+        if self.silent:
+            return
+        now = _without(failed, ELSEWHERE.union(self.before))
+        if self.last is None:
+            self.worse = _without(now, SETTLING)
+        else:
+            now = _without(now, FILLED)
+            # On a busy machine anything is late once.
+            self.worse = _without(now, now.keys() - self.last.keys())
+        self.last = now
 
 
 def power(state: str, desired: str, target: str) -> Finding:
@@ -234,3 +270,7 @@ def _below(value: float, limits: tuple[float, float]) -> State:
 
 def _if_bad(value: float, limits: tuple[float, float], remedy: str) -> str:
     return remedy if _below(value, limits) != "ok" else ""
+
+
+def _without(failed: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    return {check: detail for check, detail in failed.items() if check not in names}
