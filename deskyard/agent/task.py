@@ -18,7 +18,7 @@ from deskyard.guest.agent import acp as acp_program
 from deskyard.guest.agent import task as task_program
 from deskyard.host.places import tree
 from deskyard.host.progress import say
-from deskyard.life import idle
+from deskyard.life.idle import idle
 from deskyard.model.customise import AgentProgram
 from deskyard.plan.account import AGENT
 from deskyard.plan.image.image import ancestry, image_names

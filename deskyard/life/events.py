@@ -9,7 +9,8 @@ from typing import Any
 from deskyard.engine.backend import Machines, Moves
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host.deadline import Deadline
-from deskyard.life import asleep, power
+from deskyard.life import power
+from deskyard.life.idle import asleep
 from deskyard.plan.power import BROKEN, Moved, follows, stage_of
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.wire.stages import Stage

@@ -11,7 +11,8 @@ from deskyard.engine.backend import Machines, backend_of, machines_of
 from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.host.at_once import at_once
 from deskyard.host.progress import say
-from deskyard.life import asleep, waiting_pages
+from deskyard.life import waiting_pages
+from deskyard.life.idle import asleep
 from deskyard.life.pool import pool
 from deskyard.plan.names import domain as domain_of
 from deskyard.plan.power import RESTING, NoRoom, Power, stage_of

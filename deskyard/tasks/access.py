@@ -38,7 +38,7 @@ def grant(
     A link of mode agent is for a program: it opens no page, but the desktop's computer-use service.
     """
     from deskyard.access import access
-    from deskyard.life import idle
+    from deskyard.life.idle import idle
 
     idle.wake(target)
     granted = access.grant(target, routes or None, mode, ttl, scopes or None)

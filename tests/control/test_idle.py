@@ -18,8 +18,8 @@ from deskyard.control.watch import idle as watch
 from deskyard.control.watch import looks
 from deskyard.declaration import declaration
 from deskyard.errors import SiteError
-from deskyard.life import asleep, idle
-from deskyard.life.idle import Use, Woken
+from deskyard.life.idle import asleep, idle
+from deskyard.life.idle.idle import Use, Woken
 from deskyard.model.idle import Idle
 from tests.control.lab import WAIT_SECONDS, Lab
 from tests.desktop.lab import planned

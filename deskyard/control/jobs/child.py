@@ -29,7 +29,7 @@ from deskyard.plan.power import NoRoom
 Job = Callable[[Mapping[str, Any]], dict[str, Any] | None]
 CHAT_SECONDS = 6 * 3600
 # Imported before it is known what is wanted, which takes a second of a processor: what people wait for.
-AHEAD = ("deskyard.access.access", "deskyard.access.egress", "deskyard.life.idle", "deskyard.life.power")
+AHEAD = ("deskyard.access.access", "deskyard.access.egress", "deskyard.life.idle.idle", "deskyard.life.power")
 
 
 def main() -> int:
@@ -153,7 +153,7 @@ def _decide(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.access import access
-    from deskyard.life import idle
+    from deskyard.life.idle import idle
 
     idle.wake(desktop_target(wanted))
     chosen = wanted["input"]

@@ -14,8 +14,8 @@ from deskyard.control.threads import Threads
 from deskyard.control.watch import looks
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError
-from deskyard.life import asleep, idle
-from deskyard.life.awaited import Tell
+from deskyard.life.idle import asleep, idle
+from deskyard.life.idle.awaited import Tell
 
 ACTOR = "idle"
 log = logging.getLogger(__name__)

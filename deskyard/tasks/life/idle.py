@@ -21,7 +21,7 @@ def idle(_: Context, workspace: str, stop: bool = False, json: bool = False) -> 
     """
     from dataclasses import asdict
 
-    from deskyard.life import idle as life_idle
+    from deskyard.life.idle import idle as life_idle
 
     woken = life_idle.wake_wanted(workspace) if stop else []
     found = life_idle.stop_unused(workspace) if stop else life_idle.look(workspace)

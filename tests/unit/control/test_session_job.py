@@ -19,7 +19,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr("deskyard.access.gateway_program.require", lambda name: name)
     monkeypatch.setattr("deskyard.access.gateway_program.ask_service", ask_service)
-    monkeypatch.setattr("deskyard.life.idle.wake", lambda target: None)
+    monkeypatch.setattr("deskyard.life.idle.idle.wake", lambda target: None)
     return found
 
 

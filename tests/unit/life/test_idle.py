@@ -14,8 +14,9 @@ from deskyard.declaration import declaration
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host import jump
 from deskyard.host.jump import Moment
-from deskyard.life import asleep, idle, power, waiting_pages
-from deskyard.life.idle import Use, Woken
+from deskyard.life import power, waiting_pages
+from deskyard.life.idle import asleep, idle
+from deskyard.life.idle.idle import Use, Woken
 from deskyard.model.idle import Idle
 from deskyard.plan.power import Load, Power, Rate, rate
 from tests.support.clock import Clock

@@ -18,7 +18,8 @@ from invoke import Context, Exit
 from deskyard.errors import CommandError, ConfigError
 from deskyard.host import changes
 from deskyard.host.changes import DONE, FAILED, INTERRUPTED, RUNNING, Spool
-from deskyard.life import care, idle, power
+from deskyard.life import care, power
+from deskyard.life.idle import idle
 from deskyard.life.pool import filling, pool
 from deskyard.plan.power import NoRoom
 from deskyard.tasks import front

@@ -21,8 +21,9 @@ from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
 from deskyard.host.secret_file import write_secret
-from deskyard.life import asleep, awaited, power
-from deskyard.life.awaited import Tell
+from deskyard.life import power
+from deskyard.life.idle import asleep, awaited
+from deskyard.life.idle.awaited import Tell
 from deskyard.model.idle import Idle
 from deskyard.plan.power import Load, Power, Rate, rate
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan

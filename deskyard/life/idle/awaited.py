@@ -6,7 +6,8 @@ from functools import partial
 
 from deskyard.errors import DeskyardError, SiteError
 from deskyard.host.progress import say
-from deskyard.life import asleep, power
+from deskyard.life import power
+from deskyard.life.idle import asleep
 from deskyard.plan.power import NoRoom, Power
 from deskyard.wire.session_requests import FAILED, NO_ROOM, STARTS
 

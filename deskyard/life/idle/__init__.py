@@ -1,0 +1,1 @@
+"""Desktops that nobody uses are stopped, and started again for who wants them."""
