@@ -233,6 +233,38 @@ def test_one_without_room_waits_and_comes_up_as_it_was_declared(mission: Lab, ow
     assert steps(mission) == ["up of-room", "up of-room", "is up of-room"]
 
 
+def test_one_that_waits_for_room_goes_once_it_is_cancelled_and_does_not_come_back(
+    mission: Lab, owner: httpx.Client, observer: Observer
+) -> None:
+    path, body = "/api/workspaces/of-room", {"desktops": ["dev1", "dev2"]}
+    asked = owner.post("/api/workspaces", json={"name": "of-room", "desktops": DESKTOPS}).json()["id"]
+    mission.until("select 1 from operation where id = %s and waits is not null", [asked])
+    see(mission, observer)
+    refused = owner.request("DELETE", path, json=body)
+    assert (refused.status_code, refused.json()["reason"]) == (409, f"is still being made, by operation {asked}")
+    assert f"POST /api/operations/{asked}/cancel" in refused.json()["remedy"]
+    assert owner.post(f"/api/operations/{asked}/cancel").is_success
+    done = owner.request("DELETE", path, json=body, headers=WAIT).json()
+    assert done["state"] == "done", done
+    (mission.path / "room").touch()
+    mission.link.execute("notify work")
+    assert mission.state(asked, "cancelled", "done")["state"] == "cancelled"
+    assert (declared(mission), steps(mission)) == ([], ["up of-room"])
+
+
+def test_one_that_is_being_made_is_not_destroyed_meanwhile(
+    mission: Lab, owner: httpx.Client, observer: Observer
+) -> None:
+    mission.gate("up-research")
+    asked = owner.post("/api/workspaces", json=NEW).json()["id"]
+    mission.until("select 1 from operation_log where operation_id = %s and line = 'up research'", [asked])
+    see(mission, observer)
+    assert owner.request("DELETE", PATH, json=BOTH).status_code == 409
+    mission.open("up-research")
+    mission.state(asked, "done")
+    assert owner.request("DELETE", PATH, json=BOTH, headers=WAIT).json()["state"] == "done"
+
+
 @pytest.mark.parametrize("gate", ["up-research", "is up-research"])
 def test_a_killed_worker_s_workspace_is_declared_once_and_brought_up(
     mission: Lab, owner: httpx.Client, gate: str

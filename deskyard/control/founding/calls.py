@@ -8,7 +8,7 @@ from pydantic import Field
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted
-from deskyard.control.api.caller import Caller, may
+from deskyard.control.api.caller import Caller, Link, may
 from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms.base import Form, Label
 from deskyard.control.api.forms.signing import SignedIntent
@@ -107,11 +107,12 @@ async def end(asked: Asked, who: Admin, id: str, how: Annotated[WorkspaceEnd, Bo
     """Delete a workspace with all its desktops and their data, and put its declaration away.
 
     A last backup of each desktop is made and verified before, unless it is declared `backup: never`; if one fails,
-    nothing is touched. A person signs `workspace.destroy` over `NAME with DESKTOP DESKTOP`, the names in order.
+    nothing is touched. Refused with 409 while its `workspace.create` waits or runs. A person signs `workspace.destroy` over `NAME with DESKTOP DESKTOP`, the names in order.
     """
 
     async def make() -> Wanted:
         await require_workspace(asked.link, who, id)
+        await _require_brought_up(asked.link, id)
         query = "select name from desktop where workspace_id = %s and gone_at is null"
         there = {row["name"] for row in await rows.rows(asked.link, query, [id])}
         if more := sorted(there - {*how.desktops}):
@@ -122,3 +123,13 @@ async def end(asked: Asked, who: Admin, id: str, how: Annotated[WorkspaceEnd, Bo
         return Wanted(END, id, input={"desktops": names}, proof=proof)
 
     return await asked.admitted(who, make)
+
+
+async def _require_brought_up(link: Link, workspace: str) -> None:
+    """Raise a 409 while a workspace is still to be made: behind its end it would be declared again, and brought up."""
+    query = """select id from operation where kind = %s and workspace_id = %s and state in ('queued', 'running')
+        and cancel_requested_at is null limit 1"""
+    if (making := await rows.row(link, query, [FOUND, workspace])) is not None:
+        reason = f"is still being made, by operation {making['id']}"
+        remedy = f"cancel that first: POST /api/operations/{making['id']}/cancel; or wait for its end"
+        raise Problem(HTTPStatus.CONFLICT, "workspace", workspace, reason, remedy)
