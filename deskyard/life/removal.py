@@ -1,23 +1,19 @@
 """Removes a workspace for good: last backups of its desktops, its machines, then its declaration, each once."""
 
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from deskyard.declaration import declaration, stack_file
-from deskyard.errors import DeskyardError
-from deskyard.host.places import places
+from deskyard.errors import ConfigError, DeskyardError
 from deskyard.host.progress import say
-from deskyard.host.secret_file import write_secret
 from deskyard.life import power, snapshot
 from deskyard.life.backup import backup, final
 from deskyard.plan import names
-from deskyard.workspace import seating, workspace
-
-# What was backed up for the end of its workspace: a run that was killed is gone on with by that.
-NOTE = "last-backups.json"
+from deskyard.workspace import last_backups, seating, workspace
+from deskyard.workspace.last_backups import LastBackups
 
 
 def preview(name: str) -> dict[str, Any]:
@@ -25,11 +21,13 @@ def preview(name: str) -> dict[str, Any]:
 
     `desktops` has each that holds something of somebody, those for a task among them.
     """
-    going, in_use = final.going(name), _in_use(name)
+    (going, alone), in_use = final.held(name), _in_use(name)
+    note = _note(name, None)
+    final.require_kept(name, alone, note.gone, _without(name))
     return {
-        "desktops": sorted({*going, *_declared(name), *in_use}),
+        "desktops": sorted({*going, *alone, *_declared(name), *in_use}),
         "tasks": in_use,
-        "notice": final.notice(name, _to_back_up(name, going, None), _without(name), backup=True),
+        "notice": final.notice(name, _to_back_up([*going, *alone], note), _without(name), backup=True),
         "stays": backup.survivors(name),
         "goes_too": workspace.remnants(name),
         "snapshots": {desktop: found for desktop in going if (found := _snapshots(f"{name}/{desktop}"))},
@@ -42,12 +40,40 @@ def remove(name: str, only: Collection[str], run: str) -> dict[str, Any]:
     Before anything is touched a last backup of each desktop is made and verified, unless it is declared to have none.
     `run` names the removal: begun again, it makes none twice. What fails leaves the declaration where it is.
     """
-    workspace.require_only(name, only, [*final.going(name), *_declared(name), *_in_use(name)])
-    kept = _keep(name, run)
-    workspace.destroy(name, only)
-    place = stack_file.put_away(declaration.stack_file(name))
+    going, alone = final.held(name)
+    _require_only(name, only, [*going, *alone, *_declared(name), *_in_use(name)])
+    note = _note(name, run)
+    final.require_kept(name, alone, [*note.made, *note.gone], _without(name))
+    note = _keep(name, _to_back_up(going, note), note)
+    put_away: list[Path] = []
+
+    def guard(holding: Collection[str], claimed: Collection[str]) -> None:
+        # Looked at again, since nobody else moves its machines now.
+        _require_only(name, only, [*holding, *_declared(name), *claimed])
+        final.require_kept(name, holding, [*note.made, *note.gone], _without(name))
+
+    def last() -> None:
+        # A declaration is edited by whoever likes, meanwhile too.
+        _require_only(name, only, _declared(name))
+        put_away.append(stack_file.put_away(declaration.stack_file(name)))
+
+    try:
+        workspace.destroy(name, guard, last)
+    except BaseException:
+        with suppress(DeskyardError):
+            gone = sorted({*note.gone, *_gone(name, [*note.made])})
+            last_backups.write(_site(name), name, replace(note, gone=gone))
+        raise
+    (place,) = put_away
     say(f"    its declaration is put away: {place}")
-    return {"last_backups": kept, "declaration": f"{place.parent.name}/{place.name}"}
+    return {"last_backups": dict(note.made), "declaration": f"{place.parent.name}/{place.name}"}
+
+
+def _require_only(name: str, only: Collection[str], there: Collection[str]) -> None:
+    """Raise `ConfigError` if a workspace has another desktop than these, which goes with it."""
+    if more := sorted({*there} - {*only}):
+        reason = f"are there too, and were not named: {', '.join(more)}"
+        raise ConfigError("desktops", name, reason, "look at what it has now, then repeat it")
 
 
 def _declared(name: str) -> list[str]:
@@ -67,44 +93,42 @@ def _snapshots(target: str) -> list[str]:
     return []
 
 
-def _keep(name: str, run: str) -> dict[str, str]:
-    """Make and verify the last backups that are still to be made; the ids of all, by desktop."""
-    pending = _to_back_up(name, final.going(name), run)
+def _keep(name: str, pending: Collection[str], note: LastBackups) -> LastBackups:
+    """Make and verify the last backups that are still to be made; the note with them."""
     # Looked at for all before one is made.
-    final.notice(name, pending, _without(name), backup=True)
-    kept = _noted(name)
-    made = dict(kept.get("made", {})) if kept.get("run") == run else {}
+    final.notice(name, [*pending], _without(name), backup=True)
     for desktop in pending:
-        made |= final.keep(name, [desktop], _without(name))
-        write_secret(_note(name), json.dumps({"run": run, "made": made}).encode())
-    return made
+        note = replace(note, made={**note.made, **final.keep(name, [desktop], _without(name))})
+        last_backups.write(_site(name), name, note)
+    return note
 
 
-def _to_back_up(name: str, going: Collection[str], run: str | None) -> list[str]:
-    """Those of these desktops of which this run has made no backup.
+def _to_back_up(going: Collection[str], note: LastBackups) -> list[str]:
+    """Those of these desktops of which there is no last backup.
 
-    Of one whose machine went in a run before, behind its backup, the engine may still know: nothing is there of it.
+    Of one whose machine went behind its backup the engine may still know: nothing of it is there that could be kept.
     """
-    noted = _noted(name)
-    made = set(noted.get("made", {}))
-    if not made:
-        return list(going)
-    if noted.get("run") != run:
-        _, machines = power.look_up(name)
-        there = machines.states()
-        made = {desktop for desktop in made if names.domain(name, desktop) not in there}
-    return [desktop for desktop in going if desktop not in made]
+    return [desktop for desktop in going if desktop not in note.made and desktop not in note.gone]
 
 
-def _noted(name: str) -> Mapping[str, Any]:
-    with suppress(FileNotFoundError, ValueError):
-        found = json.loads(_note(name).read_text())
-        return found if isinstance(found, dict) else {}
-    return {}
+def _note(name: str, run: str | None) -> LastBackups:
+    """The note of this run; of another's, only what went behind its backup then, and is gone still."""
+    found = last_backups.read(_site(name), name)
+    if found.run == run:
+        return found
+    return LastBackups(run or "", gone=_gone(name, found.gone))
 
 
-def _note(name: str) -> Path:
-    return places().workspace(declaration.site_of(name).name, name) / NOTE
+def _gone(name: str, desktops: Sequence[str]) -> list[str]:
+    if not desktops:
+        return []
+    _, machines = power.look_up(name)
+    there = machines.states()
+    return [desktop for desktop in desktops if names.domain(name, desktop) not in there]
+
+
+def _site(name: str) -> str:
+    return declaration.site_name(name)
 
 
 def _without(name: str) -> str:

@@ -161,7 +161,10 @@ def destroy(
     from deskyard.life.backup import final
     from deskyard.workspace import workspace
 
-    going, without = final.going(name), f"./inv workspace.destroy {name} --no-backup"
+    (going, alone), without = final.held(name), f"./inv workspace.destroy {name} --no-backup"
+    if backup:
+        final.require_kept(name, alone, [], without)
+    going = sorted([*going, *alone])
     stays, goes_too = backups.survivors(name), workspace.remnants(name)
     for line in [*stays, *(f"goes too: {line}" for line in goes_too)]:
         say(f"    {line}")

@@ -25,11 +25,13 @@ from deskyard.plan.warm import Templates
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.proxmox import retry
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import readiness, smaller, turn
+from deskyard.workspace import last_backups, readiness, smaller, turn
 from deskyard.workspace.seats import Seats
 from deskyard.workspace.status import when_up
 
 T = TypeVar("T")
+# May refuse that desktops which hold something and seats that somebody has go.
+Guard = Callable[[Collection[str], Collection[str]], None]
 
 
 def preview(name: str) -> dict[str, Any]:
@@ -64,6 +66,8 @@ def up(
         with step("check", timings):
             declared = _checked(name)
             held.enter_context(turn.whole(declared.site.name, name))
+            # Whoever had the turn before may have put the declaration away.
+            declaration.read_workspace(name)
             _look_after_seats(declared)
             stack = WorkspaceStack(name)
             backend = backend_of(declared.site)
@@ -82,6 +86,7 @@ def up(
         on_steps()
         if steps:
             with step("machines", timings):
+                last_backups.forget(declared.site.name, name)
                 _again(backend, stack, stack.up)
             declared = backend.replan(declared)
             if asleep:
@@ -111,39 +116,35 @@ def up(
     return when_up(declared, gateway)
 
 
-def destroy(name: str, only: Collection[str] | None = None) -> None:
+def destroy(name: str, guard: Guard | None = None, last: Callable[[], None] | None = None) -> None:
     """Remove a workspace with all its desktops and their data. The declaration stays.
 
-    With `only` it is a `ConfigError`, and nothing is touched, if it has another desktop than these.
+    `guard` is given the desktops that hold something and the seats that somebody has, and may refuse before anything
+    is touched; `last` is called once all is gone. Nobody else moves its machines meanwhile.
     """
     stack = WorkspaceStack(name)
     site = declaration.site_of(name)
     backend = backend_of(site)
-    if stack.exists():
-        stack.check_passphrase()
-        SshLink(site.name, name).close()
-        with turn.whole(site.name, name):
+    with turn.whole(site.name, name):
+        if stack.exists():
+            stack.check_passphrase()
+            SshLink(site.name, name).close()
             disposables = backend.disposables(name)
             seats = None if disposables is None else Seats(site.name, name, disposables)
-            if only is not None:
-                require_only(name, only, [*stack.desktops_with_machines(), *(seats.claimed() if seats else ())])
+            if guard is not None:
+                holding = stack.desktops_with_machines() | stack.desktops_with_disks()
+                guard(holding, seats.claimed() if seats else [])
             _remove_remnants(backend, name)
             backend.prepare_destroy(name, stack.on_cluster)
             if seats is not None:
                 seats.remove_all()
             _again(backend, stack, stack.destroy)
-    else:
-        say(f"    workspace {name} has no machines")
-        with turn.whole(site.name, name):
+        else:
+            say(f"    workspace {name} has no machines")
             _remove_remnants(backend, name)
-    shutil.rmtree(places().workspace(site.name, name), ignore_errors=True)
-
-
-def require_only(name: str, only: Collection[str], there: Collection[str]) -> None:
-    """Raise `ConfigError` if a workspace has another desktop than these, which goes with it."""
-    if more := sorted({*there} - {*only}):
-        reason = f"are there too, and were not named: {', '.join(more)}"
-        raise ConfigError("desktops", name, reason, "look at what it has now, then repeat it")
+        shutil.rmtree(places().workspace(site.name, name), ignore_errors=True)
+        if last is not None:
+            last()
 
 
 def remnants(name: str) -> list[str]:

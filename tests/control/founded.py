@@ -17,6 +17,7 @@ from deskyard.control.jobs import child
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.engine import preflight
+from deskyard.engine.backend import Disposables
 from deskyard.engine.on_libvirt import LibvirtBackend
 from deskyard.errors import SiteError
 from deskyard.life import power, removal, snapshot
@@ -48,6 +49,10 @@ class Machines:
     def remove(self, name: str, desktop: str) -> None:
         """Remove one, if it is there."""
         (self.folder / "machines" / name / desktop).unlink(missing_ok=True)
+
+    def disposables(self) -> Disposables | None:
+        """The machines at seats: there are no seats."""
+        return None
 
     def step(self, what: str, about: str) -> None:
         """Note a step, and wait at its gate."""
@@ -92,6 +97,11 @@ class Stack:
     def desktops_with_machines(self) -> set[str]:
         return self.machines.there(self.name)
 
+    def desktops_with_disks(self) -> set[str]:
+        return self.machines.there(self.name) | {
+            path.name for path in (self.machines.folder / "disks" / self.name).glob("*")
+        }
+
     def check_passphrase(self) -> None:
         pass
 
@@ -119,7 +129,11 @@ def stand_in(folder: Path, put: Callable[[Any, str, Any], object]) -> Machines:
     put(LibvirtBackend, "networks", lambda _: [HOST_NETWORK])
     put(founding, "machines_of", lambda plan: SimpleNamespace(desired=lambda: _desired(machines, plan.name)))
     put(workspace, "up", machines.up)
-    seamed = {"remnants": lambda *_, **__: [], "prepare_destroy": lambda *_: None, "disposables": lambda _: None}
+    seamed = {
+        "remnants": lambda *_, **__: [],
+        "prepare_destroy": lambda *_: None,
+        "disposables": lambda _: machines.disposables(),
+    }
     put(workspace, "backend_of", lambda _: SimpleNamespace(**seamed, pauses=lambda: iter(())))
     put(workspace, "SshLink", lambda *_: SimpleNamespace(close=lambda: None))
     for module in (workspace, final):

@@ -107,7 +107,8 @@ async def end(asked: Asked, who: Admin, id: str, how: Annotated[WorkspaceEnd, Bo
     """Delete a workspace with all its desktops and their data, and put its declaration away.
 
     A last backup of each desktop is made and verified before, unless it is declared `backup: never`; if one fails,
-    nothing is touched. Refused with 409 while its `workspace.create` waits or runs. A person signs `workspace.destroy` over `NAME with DESKTOP DESKTOP`, the names in order.
+    nothing is touched. Refused with 409 while its `workspace.create` waits or runs. A person signs `workspace.destroy`
+    over `NAME with DESKTOP DESKTOP`, the names in order.
     """
 
     async def make() -> Wanted:

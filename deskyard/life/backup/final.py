@@ -1,6 +1,6 @@
 """The last backup of desktops that are about to go, or to be rebuilt: made and proved before anything is touched."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from deskyard.declaration import declaration
@@ -20,8 +20,24 @@ def going(name: str) -> list[str]:
 
     What is at a seat was made for one task, and is none of them.
     """
+    return held(name)[0]
+
+
+def held(name: str) -> tuple[list[str], list[str]]:
+    """The same, and those of which only data is there: a run that broke off has left no machine to back them up by."""
     stack = WorkspaceStack(name)
-    return sorted(stack.desktops_with_machines()) if stack.exists() else []
+    if not stack.exists():
+        return [], []
+    machines = stack.desktops_with_machines()
+    return sorted(machines), sorted(stack.desktops_with_disks() - machines)
+
+
+def require_kept(name: str, desktops: Collection[str], kept: Collection[str], without: str) -> None:
+    """Raise `SiteError` if data of these desktops would go of which no last backup is `kept`, and one is wanted."""
+    if lost := _wanted(name, sorted({*desktops} - {*kept}), without):
+        reason = f"there is none of {', '.join(lost)}, whose data would go"
+        remedy = f"bring it up, so that each has a machine: ./inv workspace.up {name}; then repeat it"
+        raise SiteError("last backup", name, reason, f"{remedy}; or without a backup: {without}")
 
 
 def removed(name: str, remove: Sequence[str]) -> list[str]:

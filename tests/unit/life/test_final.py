@@ -20,7 +20,7 @@ class Stack:
     """What the engine remembers of workspace `lab`."""
 
     def __init__(self) -> None:
-        self.there, self.machines = True, {"dev1"}
+        self.there, self.machines, self.disks = True, {"dev1"}, set[str]()
 
     def __call__(self, _: str) -> "Stack":
         return self
@@ -30,6 +30,9 @@ class Stack:
 
     def desktops_with_machines(self) -> set[str]:
         return set(self.machines)
+
+    def desktops_with_disks(self) -> set[str]:
+        return self.machines | self.disks
 
 
 @pytest.fixture
@@ -55,6 +58,19 @@ def test_what_a_desktop_holds_is_backed_up_and_verified(
     # Another is made each time: nobody knows what happened since.
     final.keep("lab", final.going("lab"), WITHOUT)
     assert listed() == [True, True]
+
+
+def test_data_of_which_no_backup_can_be_made_does_not_go_unless_it_is_to_have_none(
+    desk: Desk, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.disks = {"dev1", "dev2"}
+    assert final.held("lab") == (["dev1"], ["dev2"])
+    with pytest.raises(SiteError, match=r"there is none of dev2, whose data would go\n.*workspace\.up lab"):
+        final.require_kept("lab", ["dev2"], [], WITHOUT)
+    final.require_kept("lab", ["dev2"], ["dev2"], WITHOUT)
+    never = SimpleNamespace(desktops=[replace(desktop, backup="never") for desktop in PLAN.desktops])
+    monkeypatch.setattr(declaration, "read", lambda _: SimpleNamespace(plan=never))
+    final.require_kept("lab", [PLAN.desktops[0].name], [], WITHOUT)
 
 
 def test_where_nothing_is_there_nothing_is_backed_up(desk: Desk, stack: Stack) -> None:

@@ -1,18 +1,23 @@
 """A workspace goes with the desktops that were named and no other, each backed up once, whoever is killed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deskyard.declaration import declaration, stack_file
-from deskyard.errors import ConfigError, SiteError
+from deskyard.errors import ConfigError, HostError, SiteError
+from deskyard.host.lock import alone
 from deskyard.life import removal
 from deskyard.life.backup import final
-from deskyard.workspace import workspace
+from deskyard.plan.pool.seat import Claim
+from deskyard.workspace import turn, workspace
+from deskyard.workspace.seats import Seats
 from tests.control.founded import Machines, environment, stand_in
 from tests.control.founded import Stack as Remembered
+from tests.unit.workspace.disposables import Disposables, declared
 
 BOTH = ["dev1", "dev2"]
 DECLARATION = """config:
@@ -162,6 +167,153 @@ def test_what_the_engine_still_knows_of_a_machine_that_went_behind_its_backup_is
     monkeypatch.setattr(Remembered, "desktops_with_machines", lambda stack: remembered(stack) | {"dev1"})
     removal.remove("lab", BOTH, "op_2")
     assert [step for step in steps if step.startswith("backed up")] == [*ALL[:2], "backed up lab.dev2"]
+
+
+def leave_disk(machines: Machines, desktop: str) -> Path:
+    """What a run that broke off leaves: a desktop's data without a machine."""
+    machines.remove("lab", desktop)
+    disk = machines.folder / "disks" / "lab" / desktop
+    disk.parent.mkdir(parents=True, exist_ok=True)
+    disk.touch()
+    return disk
+
+
+def test_data_without_a_machine_is_named_and_does_not_go_without_a_backup(machines: Machines, steps: list[str]) -> None:
+    disk = leave_disk(machines, "dev2")
+    refused = r"none of dev2, whose data would go\n.*workspace\.up lab"
+    with pytest.raises(SiteError, match=refused):
+        removal.preview("lab")
+    with pytest.raises(SiteError, match=refused):
+        removal.remove("lab", BOTH, "op_1")
+    leave_disk(machines, "undeclared")
+    with pytest.raises(ConfigError, match="were not named: undeclared"):
+        removal.remove("lab", BOTH, "op_1")
+    assert (steps, machines.there("lab"), declaration.stack_names()) == ([], {"dev1"}, ["lab"])
+    declaration.stack_file("lab").write_text(DECLARATION.replace("{name: dev2}", "{name: dev2, backup: never}"))
+    (disk.parent / "undeclared").unlink()
+    assert removal.preview("lab")["desktops"] == BOTH
+    removal.remove("lab", BOTH, "op_1")
+    assert steps == ["backed up lab.dev1", "destroyed lab.dev1"]
+
+
+def test_data_that_loses_its_machine_or_gets_one_during_the_backups_stays(
+    machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.remove("lab", "dev2")
+    keep = machines.keep
+
+    def slow(name: str, desktops: list[str], without: str) -> dict[str, str]:
+        machines.make("lab", ["dev2"])
+        return keep(name, desktops, without)
+
+    monkeypatch.setattr(final, "keep", slow)
+    with pytest.raises(SiteError, match="none of dev2, whose data would go"):
+        removal.remove("lab", BOTH, "op_1")
+    assert machines.there("lab") == {*BOTH}
+
+
+def test_a_disk_that_a_killed_removal_left_goes_since_it_has_its_backup(
+    machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as within:
+        killed_at(within, Machines, "remove", lambda number: number == 2)
+        with pytest.raises(KeyboardInterrupt):
+            removal.remove("lab", BOTH, "op_1")
+    leave_disk(machines, "dev1")
+    removal.remove("lab", BOTH, "op_2")
+    assert [step for step in steps if step.startswith("backed up")] == [*ALL[:2], "backed up lab.dev2"]
+
+
+def test_a_backup_of_a_removal_that_failed_before_its_machine_went_counts_no_more(
+    machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as within:
+        killed_at(within, Remembered, "check_passphrase", lambda number: number == 1)
+        with pytest.raises(KeyboardInterrupt):
+            removal.remove("lab", BOTH, "op_1")
+    # Months later.
+    leave_disk(machines, "dev1")
+    with pytest.raises(SiteError, match="none of dev1, whose data would go"):
+        removal.remove("lab", BOTH, "op_2")
+    assert (steps, machines.there("lab")) == (ALL[:2], {"dev2"})
+
+
+def test_one_that_was_declared_meanwhile_keeps_the_declaration(
+    machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destroy = Remembered.destroy
+    text = DECLARATION.replace("{name: dev2}", "{name: dev2}, {name: dev3}")
+
+    def edited(stack: Remembered) -> None:
+        destroy(stack)
+        declaration.stack_file("lab").write_text(text)
+
+    monkeypatch.setattr(Remembered, "destroy", edited)
+    with pytest.raises(ConfigError, match="were not named: dev3"):
+        removal.remove("lab", BOTH, "op_1")
+    assert declaration.stack_file("lab").read_text() == text
+
+
+def test_nobody_else_has_the_turn_until_the_declaration_is_put_away(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_away = stack_file.put_away
+
+    def looked_at(path: Path) -> Path:
+        with pytest.raises(HostError), alone("machines-local-lab", at_once=True):
+            pass
+        return put_away(path)
+
+    monkeypatch.setattr(stack_file, "put_away", looked_at)
+    removal.remove("lab", BOTH, "op_1")
+    assert declaration.stack_names() == []
+    with alone("machines-local-lab", at_once=True):
+        pass
+
+
+def test_a_machine_that_was_made_while_the_end_waited_for_its_turn_is_not_forgotten(
+    machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by an `up` at a shell, of a workspace that had no machines."""
+    for name in BOTH:
+        machines.remove("lab", name)
+    (machines.folder / "machines" / "lab").rmdir()
+    whole = turn.whole
+
+    @contextmanager
+    def late(site: str, name: str) -> Iterator[None]:
+        with whole(site, name):
+            machines.make("lab", BOTH)
+            yield
+
+    monkeypatch.setattr(turn, "whole", late)
+    with pytest.raises(SiteError, match="none of dev1, dev2, whose data would go"):
+        removal.remove("lab", BOTH, "op_1")
+    assert (machines.there("lab"), declaration.stack_names()) == ({*BOTH}, ["lab"])
+
+
+def test_a_seat_that_somebody_gets_during_the_backups_keeps_the_workspace(
+    machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the ledger of its seats, as a task claims one."""
+    disposables = Disposables(machines.folder / "seats")
+    seats, keep = Seats("local", "lab", disposables), machines.keep
+    monkeypatch.setattr(machines, "disposables", lambda: disposables)
+
+    def slow(name: str, desktops: list[str], without: str) -> dict[str, str]:
+        if not seats.claimed():
+            made = declared(1)
+            begun = seats.begin(made, made.plan.seat("s1"), Claim("me", 4e9))
+            disposables.make(made.plan, made.plan.seat("s1"), None, None, None)  # type: ignore[arg-type]
+            seats.ready(begun)
+        return keep(name, desktops, without)
+
+    monkeypatch.setattr(final, "keep", slow)
+    with pytest.raises(ConfigError, match="were not named: s1"):
+        removal.remove("lab", BOTH, "op_1")
+    assert (machines.there("lab"), seats.claimed(), disposables.removed) == ({*BOTH}, ["s1"], [])
+    removal.remove("lab", [*BOTH, "s1"], "op_2")
+    assert disposables.removed == ["s1"]
 
 
 def test_one_that_never_came_up_goes_without_a_backup(machines: Machines, steps: list[str]) -> None:

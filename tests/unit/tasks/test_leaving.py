@@ -18,7 +18,7 @@ class Leaving:
 
     def __init__(self) -> None:
         self.done: list[Any] = []
-        self.there, self.fault = ["dev1"], ""
+        self.there, self.alone, self.fault = ["dev1"], list[str](), ""
 
     def notice(self, _: str, desktops: Sequence[str], without: str, *, backup: bool) -> list[str]:
         self.done.append(("say", *desktops, backup))
@@ -40,7 +40,8 @@ def leaving(monkeypatch: pytest.MonkeyPatch) -> Leaving:
     monkeypatch.setattr(backup, "survivors", lambda _: ["dev1: no backup"])
     monkeypatch.setattr(workspace, "remnants", lambda _: [])
     monkeypatch.setattr(workspace, "destroy", lambda name: leaving.done.append(f"destroy {name}"))
-    monkeypatch.setattr(final, "going", lambda _: list(leaving.there))
+    monkeypatch.setattr(final, "held", lambda _: (list(leaving.there), list(leaving.alone)))
+    monkeypatch.setattr(final, "_wanted", lambda _, desktops, __: list(desktops))
     monkeypatch.setattr(final, "removed", lambda _, remove: [name for name in leaving.there if name in remove])
     monkeypatch.setattr(final, "notice", leaving.notice)
     monkeypatch.setattr(final, "keep", leaving.keep)
@@ -52,6 +53,15 @@ def leaving(monkeypatch: pytest.MonkeyPatch) -> Leaving:
 
     monkeypatch.setattr(workspace, "up", up)
     return leaving
+
+
+def test_data_without_a_machine_to_back_it_up_by_is_named_and_goes_without_a_backup_alone(leaving: Leaving) -> None:
+    leaving.alone = ["bare"]
+    with pytest.raises(Exit):
+        tasks.destroy(Context(), "lab", yes=True)
+    assert leaving.done == []
+    tasks.destroy(Context(), "lab", yes=True, backup=False)
+    assert leaving.done == [("say", "bare", "dev1", False), "destroy lab"]
 
 
 def test_a_workspace_is_backed_up_before_it_is_destroyed(leaving: Leaving) -> None:

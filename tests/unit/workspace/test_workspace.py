@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,8 @@ from pulumi import automation
 from pulumi.automation import CommandResult, errors
 
 from deskyard.access import access
-from deskyard.declaration import declaration
+from deskyard.declaration import declaration, stack_file
+from deskyard.desktop import customise_delivery, key_delivery
 from deskyard.engine import leftovers, on_proxmox, running
 from deskyard.engine import stack as pulumi_stack
 from deskyard.engine.backend import backend_of
@@ -24,7 +25,7 @@ from deskyard.model.site import Site
 from deskyard.plan.power import Power
 from deskyard.site.libvirt import daemon
 from deskyard.site.proxmox import plugin
-from deskyard.workspace import workspace
+from deskyard.workspace import last_backups, turn, workspace
 from tests.desktop.lab import planned
 from tests.support import paper_cluster
 
@@ -343,11 +344,71 @@ class Asleep:
 def test_up_of_a_stopped_workspace_is_refused_before_anything_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     machines = Asleep(gateway=Power.OFF, dev1=Power.OFF)
     monkeypatch.setattr(workspace, "_checked", lambda _: SimpleNamespace(site=Site(), plan=machines.plan))
+    monkeypatch.setattr(declaration, "read_workspace", lambda _: None)
     monkeypatch.setattr(workspace, "WorkspaceStack", lambda _: object())
     monkeypatch.setattr(workspace, "machines_of", lambda _: machines)
     with pytest.raises(SiteError, match=r"is stopped\n.*workspace\.start lab"):
         workspace.up("lab")
     assert machines.moves == []
+
+
+@pytest.fixture
+def declared_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asleep:
+    """Workspace `lab`, declared, of which a run would change something; the engine is not there."""
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    monkeypatch.setenv("DESKYARD_STACKS", str(tmp_path))
+    declaration.stack_file("lab").write_text(
+        "config:\n  deskyard:network: 10.80.4.0/24\n  deskyard:desktops: [{name: d}]\n"
+    )
+    machines = Asleep()
+    nothing: dict[str, Any] = dict.fromkeys(("clear", "guard", "prepare_starts"), lambda *_, **__: None)
+    found = SimpleNamespace(site=Site(), plan=machines.plan)
+    for name, function in {
+        "_checked": lambda _: found,
+        "WorkspaceStack": lambda _: SimpleNamespace(on_cluster=None, up=None),
+        "machines_of": lambda _: machines,
+        "backend_of": lambda _: SimpleNamespace(**nothing),
+        "_look_after_seats": lambda _: None,
+        "_steps": lambda *_: [_change("create", "lab-desktop-dev1-machine")],
+        "_new_desktops": lambda *_: [],
+    }.items():
+        monkeypatch.setattr(workspace, name, function)
+    monkeypatch.setattr(key_delivery, "wanted", lambda *_: None)
+    monkeypatch.setattr(customise_delivery, "wanted", lambda _: {})
+    return machines
+
+
+def test_up_that_makes_machines_forgets_which_backups_were_the_last(
+    declared_lab: Asleep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = last_backups.LastBackups("op_1", {"dev1": "dev1-0001"}, ["dev1"])
+    last_backups.write("local", "lab", note)
+    assert last_backups.read("local", "lab") == note
+
+    def stops(*_: Any) -> None:
+        assert last_backups.read("local", "lab") == last_backups.LastBackups()
+        raise SiteError("machine", "lab", "was made", "look at it")
+
+    monkeypatch.setattr(workspace, "_again", stops)
+    with pytest.raises(SiteError, match="was made"):
+        workspace.up("lab")
+
+
+def test_up_that_waited_for_the_end_of_its_workspace_makes_nothing(
+    declared_lab: Asleep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = turn.whole
+
+    @contextlib.contextmanager
+    def late(site: str, name: str) -> Iterator[None]:
+        with whole(site, name):
+            stack_file.put_away(declaration.stack_file(name))
+            yield
+
+    monkeypatch.setattr(turn, "whole", late)
+    monkeypatch.setattr(workspace, "_again", lambda *_: pytest.fail("made"))
+    with pytest.raises(ConfigError, match="does not exist"):
+        workspace.up("lab")
 
 
 @pytest.mark.parametrize(("now", "moves"), [(Power.OFF, []), (Power.RUNNING, [Power.OFF, False])])
