@@ -213,7 +213,8 @@ def test_one_that_does_not_come_up_stays_declared_and_says_what_to_do(
     new = {"name": "half-fails", "desktops": DESKTOPS}
     end = owner.post("/api/workspaces", json=new, headers=WAIT).json()
     assert (end["state"], end["problem"]["reason"]) == ("failed", "did not start")
-    assert "stays declared: then POST /api/workspaces/half-fails/up, or destroy it" in end["problem"]["remedy"]
+    stays = "half-fails stays declared: then POST /api/workspaces/half-fails/up, or remove it at its host: "
+    assert f"{stays}./inv workspace.destroy half-fails --no-backup" in end["problem"]["remedy"]
     see(mission, observer)
     assert owner.get("/api/workspaces/half-fails").json()["desktops"] == 2
     assert owner.post(f"/api/operations/{end['id']}/retry").status_code == 409

@@ -25,7 +25,9 @@ def _found(wanted: Wanted) -> dict[str, Any]:
         # Tried again once there may be some, as it is declared now.
         raise
     except DeskyardError as error:
-        stays = f"{name} stays declared: then POST /api/workspaces/{name}/up, or destroy it"
+        # Of a machine that never answered no backup can be proved, so that Mission Control does not destroy it.
+        away = f"or remove it at its host: ./inv workspace.destroy {name} --no-backup"
+        stays = f"{name} stays declared: then POST /api/workspaces/{name}/up, {away}"
         raise DeskyardError(error.field, error.value, error.reason, f"{error.remedy}; {stays}") from error
     return {"result": {"workspace": name, "ready": state["ready"], "url": state["url"]}}
 

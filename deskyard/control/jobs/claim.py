@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from deskyard.control.founding.target import END
 from deskyard.control.machines.target import DESTROY
 from deskyard.control.store.connection import Link, Row
 
@@ -164,6 +165,9 @@ def forced(kind: str, workspace: str | None, desktop: str | None) -> dict[str, s
         remedy = "look at what its agent has done, then write again"
     elif kind == DESTROY:
         remedy = f"it is declared again in a moment if {desktop} is there yet: destroy it again then"
+    elif kind == END:
+        # What brings it up would make those anew, and empty, that are destroyed already.
+        remedy = f"destroy {workspace} again: the last backups of what is gone are in this operation's log"
     elif workspace is None:
         remedy = "see its log, then ask for it again"
     reason = "was killed with all that it had started, since it did not stop: what it was at may be half done"

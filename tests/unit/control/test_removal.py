@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from deskyard.control.founding.target import END
 from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.child import JOBS
 from deskyard.control.machines import removal
@@ -328,6 +329,12 @@ def test_a_removal_that_goes_on_is_left_alone(engine: Callable[..., None], monke
 
 def test_who_ends_a_removal_by_force_is_told_that_the_desktop_comes_back() -> None:
     assert "lab.first is there yet: destroy it again" in claims.forced(DESTROY, "lab", "lab.first")["remedy"]
+
+
+def test_who_ends_the_end_of_a_workspace_by_force_is_not_told_to_make_it_anew() -> None:
+    remedy = claims.forced(END, "lab", None)["remedy"]
+    assert remedy.startswith("destroy lab again: the last backups") and "workspace.up" not in remedy
+    assert "workspace.up lab puts right" in claims.forced("workspace.up", "lab", None)["remedy"]
 
 
 def test_a_workspace_that_is_gone_takes_what_was_kept_with_it(killed: Path, engine: Callable[..., None]) -> None:
