@@ -14,6 +14,8 @@ TIERS = [
     {"name": "free", "vcpus": 2, "memory_gib": 4, "disk_gib": 20, "home_gib": 10},
     {"name": "max", "vcpus": 4, "memory_gib": 16, "disk_gib": 80, "home_gib": 40},
 ]
+# What the tier max is at another site.
+BIG = {"vcpus": 16}
 FREE_A_DAY = 24 * 250_000
 
 
@@ -128,6 +130,38 @@ def test_a_tier_of_which_less_was_written_down_has_none_of_the_rest(lab: Lab, ow
     assert (used["vcpus"], used["memoryMib"], used["diskGib"]) == (0, 2 * 4096, 0)
     assert create(owner, "d3").status_code == 202
     assert create(owner, "d4", tier="unknown").status_code == 202
+
+
+def test_a_new_workspace_counts_by_the_tiers_of_its_site(lab: Lab) -> None:
+    lab.link.execute("update workspace set site = 'far', tiers = %s where id = 'other'", [Jsonb([TIERS[1] | BIG])])
+    key = lab.key("read", "admin")
+    with lab.client(key) as program:
+        subject = f"key:{key.split('_')[1]}"
+        assert program.put(f"/api/quotas/{subject}", json={"vcpus": 15}).status_code == 200
+
+        def found(name: str, site: str, tier: str = "max") -> httpx.Response:
+            new = {"name": name, "site": site, "desktops": [{"name": "d1", "tier": tier}]}
+            return program.post("/api/workspaces", json=new)
+
+        refused = found("second", "far")
+        assert (refused.status_code, refused.json()["field"], refused.json()["value"]) == (409, "vcpus", "16")
+        assert found("second", "local").status_code == 202
+        # What is about to be made counts as its own site has it, too.
+        assert program.put(f"/api/quotas/{subject}", json={"vcpus": 25}).status_code == 200
+        assert found("third", "far").status_code == 202
+        (mine,) = [each for each in program.get("/api/quotas").json()["items"] if each["subject"] == subject]
+        assert mine["used"]["vcpus"] == 4 + 16
+
+
+def test_a_new_workspace_of_a_tier_whose_size_nobody_knows_is_refused_where_sizes_are_bounded(lab: Lab) -> None:
+    key, new = lab.key("admin"), {"name": "new", "desktops": [{"name": "d1", "tier": "unknown"}]}
+    with lab.client(key) as program:
+        path = f"/api/quotas/key:{key.split('_')[1]}"
+        program.put(path, json={"desktops": 9, "diskGib": 9000})
+        refused = program.post("/api/workspaces", json=new)
+        assert (refused.status_code, refused.json()["field"], refused.json()["value"]) == (409, "tier", "unknown")
+        program.put(path, json={"desktops": 9})
+        assert program.post("/api/workspaces", json=new).status_code == 202
 
 
 def test_a_key_has_what_it_made_itself_in_every_workspace(lab: Lab, owner: httpx.Client) -> None:

@@ -64,9 +64,9 @@ async def found(asked: Asked, who: Admin, wanted: NewWorkspace) -> Operation:
     """Declare a workspace at the host and bring it up; a person signs all of it.
 
     Refused before anything is written: a name or a network that is taken, more than a quota or the host has room for.
-    If it does not come up, it stays declared, to be brought `up` again or destroyed. A person signs `workspace.create`
-    over `NAME on site SITE, network NETWORK, egress EGRESS: DESKTOP (TIER, IMAGE)`, with a comma between desktops;
-    `chosen by the host` stands for no network, `desktop` for no image.
+    If it does not come up, it stays declared, to be brought `up` again, or removed at its host. A person signs
+    `workspace.create` over `NAME on site SITE, network NETWORK, egress EGRESS: DESKTOP (TIER, IMAGE)`, with a comma
+    between desktops; `chosen by the host` stands for no network, `desktop` for no image.
     """
 
     async def make() -> Wanted:
@@ -78,7 +78,7 @@ async def found(asked: Asked, who: Admin, wanted: NewWorkspace) -> Operation:
         if await rows.row(asked.link, query, [wanted.name]) is not None:
             raise Problem(HTTPStatus.CONFLICT, "name", wanted.name, "is the name of a workspace", "choose another")
         tiers = [desktop.tier for desktop in wanted.desktops]
-        await quotas.require_many(asked.link, who, wanted.name, tiers)
+        await quotas.require_many(asked.link, who, wanted.name, tiers, wanted.site)
         proof = await proof_of(asked.link, who, FOUND, found_target(wanted.name, values), wanted.intent)
         return Wanted(FOUND, wanted.name, input=values, proof=proof)
 
