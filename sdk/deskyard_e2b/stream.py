@@ -54,7 +54,8 @@ class Streams:
     """The streams that go on, in memory alone; of their keys there are hashes."""
 
     clock: Callable[[], float] = time.monotonic
-    _stored: dict[str, bytes] = field(default_factory=dict)
+    # By sandbox and owner: who begins a stream opens the desktop to nobody by a key that another gave.
+    _stored: dict[tuple[str, bytes], bytes] = field(default_factory=dict)
     _open: dict[str, Stream] = field(default_factory=dict)
 
     def heard(self, kept: Kept, owner: bytes, message: bytes) -> bytes:
@@ -64,15 +65,15 @@ class Streams:
         command = start.command if start else ""
         if start and (stored := STORED.match(command)):
             key = stored[1]
-            self._stored.pop(kept.id, None)
+            self._stored.pop((kept.id, owner), None)
             if KEY.fullmatch(key):
-                self._stored[kept.id] = _hash(key)
+                self._stored[kept.id, owner] = _hash(key)
             other = "".join(secrets.choice(LETTERS) for _ in key)
             start.process["args"][-1] = command[: stored.start(1)] + other + command[stored.end(1) :]
             return start.written()
         if begun := BEGUN.match(command):
             self.end(kept.id)
-            key_hash = self._stored.pop(kept.id, None)
+            key_hash = self._stored.pop((kept.id, owner), None)
             if begun[1] == "usepw" and key_hash:
                 self._open[kept.id] = Stream(kept.nonce, owner, key_hash, self.clock() + KEY_SECONDS)
         elif ENDED.match(command):

@@ -56,6 +56,16 @@ def test_without_a_stream_that_has_a_key_nothing_opens(commands: list[str]) -> N
         assert heard(*commands).owner_of(SANDBOX, key) is None
 
 
+def test_a_key_that_another_gave_opens_nothing_by_the_stream_of_who_began_it() -> None:
+    own = KEY[::-1]
+    for commands in ([(b"a", STORE), (b"b", BEGIN)], [(b"b", STORE.replace(KEY, own)), (b"a", STORE), (b"b", BEGIN)]):
+        streams = Streams(lambda: 0.0)
+        for owner, command in commands:
+            streams.heard(SANDBOX, owner, message(command))
+        assert streams.owner_of(SANDBOX, KEY) is None
+    assert streams.owner_of(SANDBOX, own) == b"b", "the stream has the key of who began it"
+
+
 def test_a_desktop_hears_another_key_and_all_else_as_it_is() -> None:
     streams = Streams()
     passed = starting.read(streams.heard(SANDBOX, b"owner", message(STORE) + b"rest"))
