@@ -5,7 +5,9 @@ import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
@@ -28,6 +30,10 @@ NEAR, FAR, THIRD = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 THROUGH, TOO_MANY = 503, 429
 
 
+# Connections at once: in all, of E2B's clients, and of who answers them.
+AT_ONCE, OF_CLIENTS, WITHIN = 6, 2, 1
+
+
 @dataclass(frozen=True)
 class Door:
     """A proxy that listens on loopback."""
@@ -35,7 +41,7 @@ class Door:
     port: int
     host: str
     e2b: Declared
-    inner: Path
+    folder: Folder
 
     def ask(self, source: str, path: str = "/healthz", key: str | None = None) -> tuple[int, dict[str, Any]]:
         """The status of a request from an address, and what was said if it was a limit."""
@@ -45,16 +51,26 @@ class Door:
         """The same of a call by E2B's clients."""
         return self._said(self._line(source, self.e2b.port), "/sandboxes", host, None)
 
+    def begin(self, seconds: float) -> HTTPSConnection | None:
+        """A call of theirs that nobody answered yet; None if it was not taken in so many seconds."""
+        line = self._line(NEAR, self.e2b.port, seconds)
+        try:
+            line.request("GET", "/sandboxes", headers={"Host": f"api.{self.e2b.authority}"})
+        except TimeoutError:
+            line.close()
+            return None
+        return line
+
     def ask_within(self, key: str) -> tuple[int, dict[str, Any]]:
         """The same of who answers those clients, by the socket that is its own."""
         line = HTTPConnection("127.0.0.1", timeout=SECONDS)
         line.sock = socket.socket(socket.AF_UNIX)
-        line.sock.connect(str(self.inner))
+        line.sock.connect(str(self.folder.inner_socket))
         return self._said(line, "/api/desktops", self.host, key)
 
-    def _line(self, source: str, port: int) -> HTTPSConnection:
+    def _line(self, source: str, port: int, seconds: float = SECONDS) -> HTTPSConnection:
         context = ssl._create_unverified_context()
-        return HTTPSConnection("127.0.0.1", port, timeout=SECONDS, source_address=(source, 0), context=context)
+        return HTTPSConnection("127.0.0.1", port, timeout=seconds, source_address=(source, 0), context=context)
 
     def _said(self, line: HTTPConnection, path: str, host: str, key: str | None) -> tuple[int, dict[str, Any]]:
         headers = {"Host": host, **({"Authorization": f"Bearer {key}"} if key else {})}
@@ -80,20 +96,27 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
     monkeypatch.setattr(proxy, "MOST_SIGN_INS", 1)
     monkeypatch.setattr(proxy, "MOST_CALLS", 2 * MOST)
     monkeypatch.setattr(proxy, "SECONDS", 600)
+    with running(tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def running(root: Path) -> Iterator[Door]:
+    """A proxy with a folder."""
     port, other = free_ports(2)
     settings = Settings("local", "test.localhost", "127.0.0.1", port)
     answered = Declared("e2b.test.localhost", other)
-    folder = Folder(tmp_path, Accounts(e2b="nobody"))
+    folder = Folder(root, Accounts(e2b="nobody"))
     folder.sockets.mkdir()
-    made = issue(tmp_path)
+    made = issue(root)
     folder.certificate.parent.mkdir(parents=True, exist_ok=True)
     for path in (folder.certificate, folder.e2b_certificate):
         path.write_text(made.certificate.read_text() + made.key.read_text())
-    file = tmp_path / "haproxy.cfg"
+    file = root / "haproxy.cfg"
     file.write_text(proxy.configuration(settings, folder, answered))
     with subprocess.Popen([shutil.which("haproxy") or "haproxy", "-db", "-f", file]) as process:
         try:
-            found = Door(settings.port, settings.host, answered, folder.inner_socket)
+            found = Door(settings.port, settings.host, answered, folder)
             assert Deadline(SECONDS).wait_for(lambda: _listens(found.port) or process.poll() is not None, 0.1)
             assert process.poll() is None
             yield found
@@ -141,4 +164,40 @@ def test_who_answers_them_has_the_limits_of_their_keys(door: Door) -> None:
     assert [door.ask_within("dyk_a")[0] for _ in range(MOST + 1)] == [THROUGH] * MOST + [TOO_MANY]
     assert door.ask(NEAR, key="dyk_a")[1]["field"] == "key", "a key has one limit, by whichever way it comes"
     assert door.ask_within("dyk_b")[0] == THROUGH
-    assert door.inner.stat().st_mode & 0o777 == 0o600
+    assert door.folder.inner_socket.stat().st_mode & 0o777 == 0o600
+
+
+def test_streams_of_e2b_s_clients_leave_connections_to_mission_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_root("gives the proxy its account")
+    need_programs("haproxy")
+    for name, most in (("MOST_AT_ONCE", AT_ONCE), ("MOST_OF_CLIENTS", OF_CLIENTS), ("MOST_WITHIN", WITHIN)):
+        monkeypatch.setattr(proxy, name, most)
+    with ExitStack() as held:
+        # Whoever answers is reached by the proxy's account.
+        root = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="deskyard-proxy.")))
+        root.chmod(0o711)
+        door = held.enter_context(running(root))
+        silent = held.enter_context(socket.socket(socket.AF_UNIX))
+        silent.bind(str(door.folder.e2b_socket))
+        door.folder.e2b_socket.chmod(0o666)
+        silent.listen(AT_ONCE)
+        silent.settimeout(SECONDS)
+        for _ in range(OF_CLIENTS):
+            line = door.begin(SECONDS)
+            assert line is not None
+            held.enter_context(closing(line))
+            # It lasts until one of both leaves.
+            held.enter_context(silent.accept()[0])
+        for _ in range(AT_ONCE - OF_CLIENTS):
+            if more := door.begin(1):
+                held.enter_context(closing(more))
+        assert door.ask(FAR)[0] == THROUGH
+        assert door.ask_within("dyk_a")[0] == THROUGH
+
+
+def test_its_limits_of_connections_are_taken_and_leave_half_to_people(tmp_path: Path) -> None:
+    need_root("gives the proxy its account")
+    need_programs("haproxy")
+    assert 0 < proxy.MOST_OF_CLIENTS + proxy.MOST_WITHIN <= proxy.MOST_AT_ONCE / 2
+    with running(tmp_path) as door:
+        assert door.ask(NEAR)[0] == door.ask_within("dyk_a")[0] == THROUGH

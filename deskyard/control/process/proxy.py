@@ -20,6 +20,9 @@ MOST_REQUESTS = MOST_BY_KEY = 400
 MOST_SIGN_INS = 30
 # Of E2B's clients, which ask for each click and each file.
 MOST_CALLS = 2000
+# Connections at once, of all: those of E2B's clients last for hours, and leave at least half to people. Who answers
+# them asks the web process, which has 2000 at once.
+MOST_AT_ONCE, MOST_OF_CLIENTS, MOST_WITHIN = 4000, 1500, 500
 
 
 def configuration(settings: Settings, folder: Folder, e2b: Declared | None = None) -> str:
@@ -37,6 +40,9 @@ def configuration(settings: Settings, folder: Folder, e2b: Declared | None = Non
         most_by_key=MOST_BY_KEY,
         most_calls=MOST_CALLS,
         most_sign_ins=MOST_SIGN_INS,
+        most_at_once=MOST_AT_ONCE,
+        most_of_clients=MOST_OF_CLIENTS,
+        most_within=MOST_WITHIN,
         refusals={
             "address": _refusal("address", MOST_REQUESTS),
             "sign_in": _refusal("address", MOST_SIGN_INS, " to sign in"),
