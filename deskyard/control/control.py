@@ -25,7 +25,7 @@ from deskyard.control.process import pages
 from deskyard.control.process.noted import end_left
 from deskyard.control.process.settings import PORT, Settings, kept
 from deskyard.control.process.unit import Unit
-from deskyard.control.state import ready, runs, state, supervisor
+from deskyard.control.state import door_answers, door_fault, ready, runs, state, supervisor
 from deskyard.control.store import migration
 from deskyard.control.store.administrator import nobody_asks
 from deskyard.control.store.cluster import OWNER, Cluster
@@ -44,6 +44,7 @@ from deskyard.site import certificate_authority
 from deskyard.site.files import read_site
 
 UP_SECONDS = 360.0  # more than its database may take on a machine that is slow or busy
+DOOR_SECONDS = 60.0  # how long it is awaited that E2B's clients are answered: nothing else depends on that
 LEFT_SECONDS = 15.0  # what a process may take to end after its supervisor, before it is ended by force
 RENEW_BEFORE = timedelta(days=30)
 FIRST_PERSON = "admin"
@@ -99,6 +100,8 @@ class Control:
                 tail = supervisor(self.folder).log_tail()
                 self.down()
                 raise HostError("control", str(self.folder.root), f"did not come up:\n{tail}", "see its logs folder")
+            if answered is not None and not Deadline(DOOR_SECONDS).wait_for(lambda: door_answers(self.folder), 0.1):
+                say(f"    all but the process for E2B's clients is up, which {door_fault(self.folder)}")
         return {**self.status(), "link": self.first_link()}
 
     def first_link(self) -> str | None:

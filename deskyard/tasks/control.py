@@ -363,9 +363,11 @@ def _text(state: dict[str, Any]) -> str:
     lines = [f"Mission Control  {state['url'] or '-'}  {word}"]
     if state["database"]:
         lines.append(f"  the database is elsewhere: {state['database']}")
-    if state["e2b_domain"]:
+    if state["e2b_domain"] and not state["e2b_fault"]:
         lines.append(f"  E2B's clients are answered: E2B_DOMAIN={state['e2b_domain']}")
     lines += [f"  {name}  {'runs' if runs else 'DOES NOT RUN'}" for name, runs in state["processes"].items()]
+    if state["e2b_fault"]:
+        lines.append(f"  e2b {state['e2b_fault']}")
     if state.get("link"):
         lines += [
             "",

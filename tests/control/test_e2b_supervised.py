@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from deskyard.control import control
 from deskyard.control.confinement import LATE
 from deskyard.control.e2b.declared import Declared
 from deskyard.control.folder import ids
@@ -165,10 +166,31 @@ def test_it_begins_again_whenever_it_ends(site: Site, port: int) -> None:
     os.kill(before, signal.SIGKILL)
 
     def is_new() -> bool:
-        return site.processes().get("e2b") not in (None, before) and site.control.status()["ready"]
+        return site.processes().get("e2b") not in (None, before) and site.control.status()["processes"]["e2b"]
 
     assert Deadline(2 * WAIT_SECONDS).wait_for(is_new, 0.1)
     assert answer(site, port, "/health")[0] == 204
+
+
+def test_where_it_refuses_to_serve_all_else_comes_up_and_says_why(
+    site: Site, port: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, why = site.control.folder.e2b / "sandboxes.sqlite", "cannot be used (file is not a database)"
+    site.control.down()
+    kept = file.read_bytes()
+    # As a loss of power may leave it.
+    file.write_bytes(b"\xff" * len(kept))
+    with monkeypatch.context() as patch:
+        patch.setattr(control, "DOOR_SECONDS", 5.0)
+        state = site.control.up(port=site.port)
+    assert (state["running"], state["ready"], state["processes"]["e2b"]) == (True, True, False)
+    assert why in state["e2b_fault"] and str(site.control.folder.logs / "e2b.log") in state["e2b_fault"]
+    assert why in "".join(capfd.readouterr())
+    assert site.get("/healthz")[0].status == 200
+    file.write_bytes(kept)
+    # It begins again and again, and finds that by itself.
+    assert Deadline(2 * WAIT_SECONDS).wait_for(lambda: site.control.status()["processes"]["e2b"], 0.1)
+    assert site.control.status()["e2b_fault"] is None and answer(site, port, "/health")[0] == 204
 
 
 def test_what_cannot_be_is_refused_before_anything_is_touched(site: Site, port: int) -> None:
