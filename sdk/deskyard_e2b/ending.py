@@ -80,7 +80,7 @@ class Ending:
             is_task = machine_of(sandbox.id) is not None
             is_destroyed = self.action == DESTROY and not sandbox.pauses
             # A person may have paused it: as at E2B, no time of it runs then.
-            if is_task or (is_destroyed and not await self.sandboxes.is_paused(caller, sandbox.id)):
+            if is_task or (is_destroyed and not await self.sandboxes.rests(caller, sandbox.id)):
                 try:
                     await self.sandboxes.kill(caller, sandbox.id)
                     return

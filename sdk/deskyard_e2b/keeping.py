@@ -23,21 +23,24 @@ create table if not exists sandbox (
     id text primary key, owner blob not null, nonce blob not null, made integer not null, template text not null,
     metadata text not null, started real not null, ends real, ended integer not null default 0,
     pauses integer not null, killed integer not null default 0, environment integer not null default 0,
-    memory integer not null default 1
+    memory integer not null default 1, rests integer not null default 0
 ) strict;
 create table if not exists token (
     hash blob primary key, owner blob not null,
     sandbox text not null references sandbox (id) on delete cascade
 ) strict, without rowid;
 """
-FLAGS = ("made", "ended", "pauses", "killed", "environment", "memory")
+FLAGS = ("made", "ended", "pauses", "killed", "environment", "memory", "rests")
 # The columns that hold a value as it is.
 PLAIN = ("id", "owner", "nonce", "template", "started", "ends", *FLAGS)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A sandbox: `made` here, or a desktop that a client connected to; a hash of the key that did either."""
+    """A sandbox: `made` here, or a desktop that a client connected to; a hash of the key that did either.
+
+    One that `rests` was paused already when its time was over.
+    """
 
     id: str
     owner: bytes
@@ -52,6 +55,7 @@ class Kept:
     killed: bool = False
     environment: bool = False
     memory: bool = True
+    rests: bool = False
 
 
 class Keeping:
@@ -115,7 +119,11 @@ class Keeping:
 
     def last_until(self, id: str, ends: float) -> None:
         """Note when a sandbox ends, which is ahead of it from now on."""
-        self._link.execute("update sandbox set ends = ?, ended = 0 where id = ?", [ends, id])
+        self._link.execute("update sandbox set ends = ?, ended = 0, rests = 0 where id = ?", [ends, id])
+
+    def put_off(self, id: str, ends: float, *, rests: bool) -> None:
+        """Note that the end of a sandbox was not yet to be, since it `rests` or did until now."""
+        self._link.execute("update sandbox set ends = ?, rests = ? where id = ?", [ends, rests, id])
 
     def start(self, id: str, started: float, ends: float) -> None:
         """Note that a sandbox is there, from now on."""
@@ -152,8 +160,9 @@ class Keeping:
     def _add_what_is_newer(self) -> None:
         """A file of an earlier release has not all columns."""
         columns = [row["name"] for row in self._link.execute("pragma table_info(sandbox)")]
-        if "memory" not in columns:
-            self._link.execute("alter table sandbox add column memory integer not null default 1")
+        for name, default in (("memory", 1), ("rests", 0)):
+            if name not in columns:
+                self._link.execute(f"alter table sandbox add column {name} integer not null default {default}")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

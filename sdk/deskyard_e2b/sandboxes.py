@@ -24,6 +24,9 @@ from deskyard_e2b.wishes import Wanted
 LAST_BACKUP = "last backup"
 # How long a desktop has to answer before a strict pause.
 ANSWER_SECONDS = 20.0
+# How long one has from its end on that was paused then, and that somebody let go on without a client since; as often
+# it is looked whether somebody did.
+ANEW_SECONDS = 3600.0
 
 
 @dataclass
@@ -96,7 +99,7 @@ class Sandboxes:
                 self.streams.end(id)
         if kept.made:
             ends = min(self.clock() + seconds, answers.longest(desktop))
-            if kept.ends is not None and not (is_paused or kept.ended):
+            if kept.ends is not None and not (is_paused or kept.ended or kept.rests):
                 ends = max(ends, kept.ends)
             self._last_until(id, ends)
         return is_paused, answers.created(kept, self._token(caller, kept), self.domain)
@@ -145,18 +148,29 @@ class Sandboxes:
         return keeps
 
     async def rest(self, caller: Caller, sandbox: Kept) -> None:
-        """Pause a sandbox whose time is over, where its client wanted that, and stop any other."""
+        """Pause a sandbox whose time is over, where its client wanted that, and stop any other.
+
+        One that is paused already is looked at again: a person may let it go on, and its time begins anew then.
+        """
         async with self.power.turn(sandbox.id):
             latest = self.keeping.find(sandbox.id)
             # Who connected meanwhile finds it running for as long as that said.
             if latest is None or latest.ends != sandbox.ends:
                 return
             desktop, _ = await self._found(caller, sandbox.id)
-            if answers.state(desktop) != PAUSED:
+            is_paused = answers.state(desktop) == PAUSED
+            later = self.clock() + ANEW_SECONDS
+            if latest.rests and not is_paused:
+                self.keeping.put_off(sandbox.id, later, rests=False)
+                return
+            if not is_paused:
                 # Nobody is there who could be refused: where no memory can be kept, it is stopped.
                 await self._halt(caller, desktop, sandbox.id, None if sandbox.pauses and sandbox.memory else False)
             await self.ways.cut(sandbox.id)
-            self.keeping.end(sandbox.id)
+            if is_paused:
+                self.keeping.put_off(sandbox.id, later, rests=True)
+            else:
+                self.keeping.end(sandbox.id)
 
     async def _halt(self, caller: Caller, desktop: DesktopState, id: str, memory: bool | None) -> bool:
         keeps = await self.power.pause(caller, desktop, memory)
@@ -165,10 +179,10 @@ class Sandboxes:
             self.streams.end(id)
         return keeps
 
-    async def is_paused(self, caller: Caller, id: str) -> bool:
-        """Whether the memory of a sandbox is kept: no time of it runs then."""
-        desktop, _ = await self._found(caller, id, over=True)
-        return desktop["state"] == PAUSED
+    async def rests(self, caller: Caller, id: str) -> bool:
+        """Whether no time of a sandbox runs: its memory is kept, or it was paused when its time was over."""
+        desktop, kept = await self._found(caller, id, over=True)
+        return desktop["state"] == PAUSED or (kept is not None and kept.rests)
 
     async def kill(self, caller: Caller, id: str) -> None:
         """Destroy a sandbox that was made here with all its data; what passes to it is cut at once."""

@@ -15,6 +15,7 @@ import pytest
 from deskyard_e2b.naming import Choice, desktop_id
 from e2b import AsyncSandbox, Sandbox, SandboxException, SandboxNotFoundException, SandboxState
 
+from deskyard.host.deadline import Deadline
 from tests.control.lab import Lab
 from tests.control.test_e2b import MAY, becomes, ended, listed, observing, opens_of
 from tests.support import npm
@@ -59,6 +60,13 @@ def let_end(door: Served, sandbox: Sandbox) -> None:
     with contextlib.closing(sqlite3.connect(door.state, isolation_level=None)) as link:
         link.execute("update sandbox set ends = ? where id = ?", [time.time() - 60, sandbox.sandbox_id])
     door.start()
+
+
+def is_put_off(door: Served, sandbox: Sandbox) -> bool:
+    """Whether the end of a sandbox, which was over, is ahead again."""
+    with contextlib.closing(sqlite3.connect(door.state)) as link:
+        (ends,) = link.execute("select ends from sandbox where id = ?", [sandbox.sandbox_id]).fetchone()
+    return bool(ends > time.time())
 
 
 def test_a_pause_keeps_the_memory_on_disk_and_connect_goes_on_with_it(observed: Lab, door: Served, key: str) -> None:
@@ -151,6 +159,37 @@ def test_no_time_of_a_paused_sandbox_runs(observed: Lab, door: Served, key: str,
         assert door.connect(key, sandbox.sandbox_id).get_info().state == SandboxState.RUNNING
     by_a_person.set_timeout(0)
     observed.until(query, [desktop_id(by_a_person.sandbox_id)])
+
+
+@pytest.mark.parametrize(("door", "over"), [("stop", STOPPED), ("destroy", DESTROYED)], indirect=["door"])
+def test_what_a_person_lets_go_on_has_its_time_anew_and_ends(
+    observed: Lab, door: Served, key: str, owner: httpx.Client, over: str
+) -> None:
+    sandbox = door.create(key)
+    path = f"/api/desktops/{desktop_id(sandbox.sandbox_id)}"
+    for verb in ("pause", "resume"):
+        assert owner.post(f"{path}/{verb}", headers={"Prefer": "wait=30"}).json()["state"] == "done"
+        # Found paused at its end, and then running: both times it has some more, also after a restart of the program.
+        let_end(door, sandbox)
+        assert listed(door, key)
+        assert Deadline(60).wait_for(lambda: is_put_off(door, sandbox), 0.05)
+    assert ended(observed, sandbox.sandbox_id) == [BEGUN, PAUSED, RESUMED]
+    let_end(door, sandbox)
+    assert listed(door, key)
+    query = "select 1 from operation where desktop_id = %s and kind = %s and state = 'done'"
+    observed.until(query, [desktop_id(sandbox.sandbox_id), over])
+    assert ended(observed, sandbox.sandbox_id) == [BEGUN, PAUSED, RESUMED, over]
+
+
+def test_a_client_says_how_long_what_was_paused_at_its_end_lasts(observed: Lab, door: Served, key: str) -> None:
+    sandbox = door.create(key)
+    observed.link.execute("update desktop set state = 'paused', state_at = now() where id <> 'lab.persons'")
+    let_end(door, sandbox)
+    assert listed(door, key)
+    assert Deadline(60).wait_for(lambda: is_put_off(door, sandbox), 0.05)
+    observed.link.execute("update desktop set state = 'ready', state_at = now() where id <> 'lab.persons'")
+    info = door.connect(key, sandbox.sandbox_id, timeout=60).get_info()
+    assert (info.end_at - datetime.now(UTC)).total_seconds() <= 60
 
 
 def test_an_end_pauses_as_its_client_wanted(observed: Lab, door: Served, key: str) -> None:

@@ -129,10 +129,11 @@ def test_a_file_of_an_earlier_release_is_read_and_keeps_what_is_newer(tmp_path: 
     keeping.add(kept)
     keeping.close()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as link:
-        link.execute("alter table sandbox drop column memory")
+        for column in ("memory", "rests"):
+            link.execute(f"alter table sandbox drop column {column}")
     keeping = Keeping(path)
     assert keeping.find("lab--a") == kept, "its pause keeps the memory, as E2B's own does"
-    files = replace(kept, id="lab--b", memory=False)
+    files = replace(kept, id="lab--b", memory=False, rests=True)
     keeping.add(files)
     keeping.close()
     keeping = Keeping(path)
