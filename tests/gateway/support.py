@@ -233,6 +233,10 @@ class Gateway:
         found: list[dict[str, Any]] = line.ask(self.layout.admin_socket, {"command": "list"})
         return found
 
+    def sessions(self, listed: Sequence[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+        """The sessions of a listing, without the seconds that pass between it and the next."""
+        return [{**row, "idle": None} for row in (self.listing() if listed is None else listed)]
+
     def redeem(self, ticket: str, **headers: str) -> tuple[int, dict[str, Any], str]:
         """Status, body and the cookie (`name=value`) that came with it."""
         body = json.dumps({"ticket": ticket})

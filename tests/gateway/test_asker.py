@@ -50,7 +50,7 @@ def test_one_connection_serves_all_questions(asker: Asker, ways: Ways, gateway: 
     assert audit.problem is None and gateways.audit("demo", audit.last).problem is None
     assert gateways.audit("demo", Line(audit.last.number, HEAD)).problem is not None
     assert asker.ask("demo", ["status"])["workspace"] == "demo"
-    assert asker.ask("demo", ["list"]) == gateway.listing()
+    assert gateway.sessions(asker.ask("demo", ["list"])) == gateway.sessions()
     assert len(ways.opened) == 1
 
 
@@ -114,13 +114,13 @@ def test_a_gateway_without_the_key_says_what_brings_it(asker: Asker, ways: Ways,
 
 
 def test_a_connection_that_ended_is_made_again(asker: Asker, ways: Ways, gateway: Gateway) -> None:
-    assert asker.ask("demo", ["list"]) == gateway.listing()
+    assert gateway.sessions(asker.ask("demo", ["list"])) == gateway.sessions()
     ways.opened[0].kill()
     with pytest.raises(SiteError):
         for _ in range(3):
             asker.ask("demo", ["list"])
             ways.opened[-1].kill()
-    assert asker.ask("demo", ["list"]) == gateway.listing()
+    assert gateway.sessions(asker.ask("demo", ["list"])) == gateway.sessions()
 
 
 def test_an_answer_without_an_end_is_rubbish(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
