@@ -7,8 +7,7 @@ change of its workspace from being made.
 import json
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -126,10 +125,8 @@ def _declare_again(name: str, desktop: str) -> None:
     file.unlink()
 
 
-@contextmanager
-def _removing(name: str, desktop: str, *, at_once: bool = False) -> Iterator[None]:
-    with alone(f"removal-{name}.{desktop}", at_once=at_once):
-        yield
+def _removing(name: str, desktop: str, *, at_once: bool = False) -> AbstractContextManager[None]:
+    return alone(f"removal-{name}.{desktop}", at_once=at_once)
 
 
 def _file(name: str, desktop: str) -> Path:

@@ -1,7 +1,6 @@
 """What is deleted by the clock is kept while that has jumped ahead."""
 
 import json
-import os
 import tempfile
 import time
 from dataclasses import replace
@@ -13,9 +12,8 @@ from deskyard.errors import HostError
 from deskyard.host import jump
 from deskyard.host.jump import BELIEVED_SECONDS, Moment
 from deskyard.host.places import places
-from tests.support.claimers import fork
+from tests.support.other_account import said_by_another
 
-NOBODY = 65534
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 
 
@@ -170,23 +168,16 @@ def test_clock_that_cannot_be_looked_up_or_kept_guards_and_fails_no_task(now: No
 
 def test_files_of_another_account_guard_and_fail_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory() as name:
-        home, said = Path(name), Path(name, "said")
         monkeypatch.setenv("DESKYARD_HOME", name)
         jump.look("lab")
-        home.chmod(0o711)
-        said.touch()
-        said.chmod(0o666)
+        Path(name).chmod(0o711)
+        lock = places().state / "locks" / "clock"
 
-        def ask() -> None:
-            if os.geteuid() == 0:
-                os.setuid(NOBODY)
-            else:
-                (places().state / "locks" / "clock").chmod(0o000)
+        def ask() -> str:
             found = jump.look("lab")
-            said.write_text("" if found is None else found.reason)
+            return "" if found is None else found.reason
 
-        os.waitpid(fork(ask), 0)
-        assert said.read_text().endswith("gives Permission denied")
+        assert said_by_another(ask, lambda: lock.chmod(0o000)).endswith("gives Permission denied")
 
 
 def test_clock_is_right_at_once_if_a_person_says_so(now: Now) -> None:

@@ -84,16 +84,21 @@ def test_one_that_was_not_named_keeps_all_of_it(machines: Machines, steps: list[
     assert declaration.stack_names() == []
 
 
-def test_one_that_is_made_after_the_look_keeps_all_machines(
-    machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def made_during_a_backup(machines: Machines, desktop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have somebody make a machine while a last backup is made."""
     keep = machines.keep
 
     def slow(name: str, desktops: list[str], without: str) -> dict[str, str]:
-        machines.make("lab", ["meanwhile"])
+        machines.make("lab", [desktop])
         return keep(name, desktops, without)
 
     monkeypatch.setattr(final, "keep", slow)
+
+
+def test_one_that_is_made_after_the_look_keeps_all_machines(
+    machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_during_a_backup(machines, "meanwhile", monkeypatch)
     with pytest.raises(ConfigError, match="were not named: meanwhile"):
         removal.remove("lab", BOTH, "op_1")
     assert machines.there("lab") == {*BOTH, "meanwhile"}
@@ -200,13 +205,7 @@ def test_data_that_loses_its_machine_or_gets_one_during_the_backups_stays(
     machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines.remove("lab", "dev2")
-    keep = machines.keep
-
-    def slow(name: str, desktops: list[str], without: str) -> dict[str, str]:
-        machines.make("lab", ["dev2"])
-        return keep(name, desktops, without)
-
-    monkeypatch.setattr(final, "keep", slow)
+    made_during_a_backup(machines, "dev2", monkeypatch)
     with pytest.raises(SiteError, match="none of dev2, whose data would go"):
         removal.remove("lab", BOTH, "op_1")
     assert machines.there("lab") == {*BOTH}

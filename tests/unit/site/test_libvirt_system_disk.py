@@ -1,6 +1,5 @@
 """A system disk of libvirt gives its name to no other file while memory is kept, or where this process may not."""
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -13,10 +12,8 @@ import pytest
 from deskyard.errors import SiteError
 from deskyard.site.libvirt import daemon, power, storage, system_disk
 from deskyard.site.libvirt.system_disk import LibvirtSystemDisk
-from tests.support.claimers import fork
+from tests.support.other_account import said_by_another
 from tests.unit.site.driver import NAME, Domain, running
-
-NOBODY = 65534
 
 
 @pytest.fixture
@@ -78,25 +75,20 @@ def test_whoever_may_not_write_into_the_folder_is_told_before_anything_is_touche
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
-        folder, said = Path(name), Path(name, "said")
+        folder = Path(name)
         monkeypatch.setattr(system_disk, "POOL_PATH", name)
         disk = LibvirtSystemDisk(NAME)
         disk.require_exchangeable()
         folder.chmod(0o711)
-        said.touch()
-        said.chmod(0o666)
 
-        def ask() -> None:
-            if os.geteuid() == 0:
-                os.setuid(NOBODY)
-            else:
-                folder.chmod(0o511)
+        def ask() -> str:
             try:
                 disk.require_exchangeable()
             except SiteError as error:
-                said.write_text(f"{error.reason}; {error.remedy}")
+                return f"{error.reason}; {error.remedy}"
+            return ""
 
-        os.waitpid(fork(ask), 0)
+        said = said_by_another(ask, lambda: folder.chmod(0o511))
         folder.chmod(0o711)
-        assert said.read_text().startswith("its folder belongs to root")
-        assert "run it again as root" in said.read_text()
+        assert said.startswith("its folder belongs to root")
+        assert "run it again as root" in said
