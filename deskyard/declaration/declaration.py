@@ -53,6 +53,18 @@ class Declared:
         built = {name: store.require(name) for name in sorted(self.image_names())}
         return {name: ImageSource(name, image.digest, str(image.disk)) for name, image in built.items()}
 
+    def disk_source(self, image: str) -> ImageSource | None:
+        """The disk that a machine of an image starts from; None on a cluster, whose machines are clones."""
+        return self.image_sources()[image] if self.on_cluster is None else None
+
+    def seat_image(self, seat: str) -> str:
+        """The image that a machine at a seat is made from now, with what tells its builds apart."""
+        image = self.plan.seat(seat).machine.image
+        if self.on_cluster is not None:
+            vm = self.on_cluster.seats.get(seat)
+            return f"{image}-{vm.template}" if vm else image
+        return f"{image}-{self.image_sources()[image].digest}"
+
     def management_key(self) -> str:
         """The public key that its machines let in."""
         return public_key(self.site.name)

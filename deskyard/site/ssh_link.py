@@ -53,6 +53,10 @@ class SshLink:
         """The pinned host keys."""
         return self.folder / "known_hosts"
 
+    def through_namespace(self) -> bool:
+        """Whether its gateway is in the network of the private hypervisor, not where this machine's own leads."""
+        return read_site(self.site).backend == "libvirt" and daemon.namespace() is not None
+
     def write_config(self, gateway_address: str, desktops: Sequence[tuple[str, str]]) -> None:
         """Write the config for these machines (name, address)."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -192,11 +196,9 @@ def host_alias(workspace: str, host: str) -> str:
 def _config(link: SshLink, gateway_address: str, desktops: Sequence[tuple[str, str]]) -> str:
     lines = ["# Written by Deskyard; use it with ssh -F.", f"Host {GATEWAY}", f"  HostName {gateway_address}"]
     lines.append(f"  HostKeyAlias {host_alias(link.workspace, GATEWAY)}")
-    # A cluster's gateway is where this machine's own network leads; those of libvirt may be in a namespace.
-    inside = daemon.inside() if read_site(link.site).backend == "libvirt" else []
-    if inside:
+    if link.through_namespace():
         # It ends with its connection, which may be kept when whoever began it is ended with all that it started.
-        lines.append(f"  ProxyCommand env {offspring.SECRET}= {shlex.join(inside)} socat - TCP:%h:%p")
+        lines.append(f"  ProxyCommand env {offspring.SECRET}= {shlex.join(daemon.inside())} socat - TCP:%h:%p")
     for name, address in desktops:
         lines += [f"Host {name}", f"  HostName {address}", f"  HostKeyAlias {host_alias(link.workspace, name)}"]
         lines += [f"  ProxyJump {GATEWAY}"]

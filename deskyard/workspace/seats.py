@@ -73,7 +73,7 @@ class Seats:
                 raise HadError
             if seat.name in there:
                 raise SiteError("seat", f"{self.workspace}/{seat.name}", "is taken", "see ./inv pool.list")
-            wiring, image = seat_plan.wiring(declared.plan, seat), image_of(declared, seat.name)
+            wiring, image = seat_plan.wiring(declared.plan, seat), declared.seat_image(seat.name)
             entry = Entry(Event.BEGUN, seat.name, secrets.token_hex(8), time.time(), claim, wiring, image)
             self.ledger.note(entry)
         return entry
@@ -252,7 +252,7 @@ class Seats:
 
 def _dated(declared: Declared, seated: Seated) -> str | None:
     """Why one that waits is made anew though it could be given: to look for its image takes as long as a claim."""
-    newer = seated.state is State.WAITING and seated.image != image_of(declared, seated.seat)
+    newer = seated.state is State.WAITING and seated.image != declared.seat_image(seated.seat)
     return "its image is another one by now" if newer else None
 
 
@@ -265,16 +265,6 @@ def words(number: str, claim: Claim | None) -> dict[str, str]:
     if claim is None:
         return {"machine": number, "state": State.WAITING}
     return {"machine": number, "state": State.CLAIMED, "by": claim.by, "until": f"{claim.until:.0f}"}
-
-
-def image_of(declared: Declared, seat: str) -> str:
-    """The image that a machine at a seat is made from now."""
-    name = declared.plan.seat(seat).machine.image
-    if declared.on_cluster is not None:
-        vm = declared.on_cluster.seats.get(seat)
-        return f"{name}-{vm.template}" if vm else name
-    source = declared.image_sources()[name]
-    return f"{source.name}-{source.digest}"
 
 
 def _planned(declared: Declared, seated: Seated) -> bool:

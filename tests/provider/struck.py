@@ -71,7 +71,7 @@ class Life(test_faults.Life):
         patch.setattr(test_faults, "SEATS", seats())
         self._stand_ins(patch)
         images = {"desktop": _image("0e3")}
-        self.kept = SimpleNamespace(plan=self.plan, image_sources=lambda: images, on_cluster=None)
+        self.kept = replace(declared(1), plan=self.plan, images=images)
         self.declared = self.kept
         patch.setattr(
             readiness, "wait", lambda _, *, desktops: [await_life(found.machine.domain) for found in desktops]

@@ -18,7 +18,7 @@ from deskyard.declaration import declaration
 from deskyard.engine import running
 from deskyard.errors import DeskyardError, SiteError
 from deskyard.site import link_key
-from deskyard.site.libvirt import daemon, net_namespace
+from deskyard.site.libvirt import net_namespace
 from deskyard.site.ssh_link import GATEWAY, SshLink
 
 SSH_PORT = 22
@@ -42,13 +42,13 @@ def open_way(name: str) -> Opened:
     running.require_gateway(site, name)
     link = SshLink(site.name, name)
     facts = {"host_key": link.host_key(GATEWAY), "key": link_key.private_key_file(site.name).read_text()}
-    return facts, _connected(link, site.backend == "libvirt" and daemon.namespace() is not None)
+    return facts, _connected(link)
 
 
-def _connected(link: SshLink, in_namespace: bool) -> socket.socket:
+def _connected(link: SshLink) -> socket.socket:
     place = (link.gateway_address(), SSH_PORT)
     try:
-        if in_namespace:
+        if link.through_namespace():
             return net_namespace.connect(place, REACH_SECONDS)
         return socket.create_connection(place, REACH_SECONDS)
     except OSError as error:

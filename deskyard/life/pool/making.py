@@ -78,7 +78,7 @@ def _build(seats: Seats, declared: Declared, seat: DesktopPlan, begun: Entry, *,
     how = seats.disposables.make(
         declared.plan,
         replace(seat, machine=replace(seat.machine, uuid=uuid)),
-        None if declared.on_cluster else declared.image_sources()[seat.machine.image],
+        declared.disk_source(seat.machine.image),
         desktop_first_boot(seat, declared.management_key()),
         None if cold else declared.templates().get(seat.name),
     )

@@ -36,7 +36,7 @@ def gateway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[socket.
     """What listens on the port of the gateway of `lab`, which is declared and runs."""
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
     monkeypatch.setattr(declaration, "stack_names", lambda: ["lab", "fresh"])
-    monkeypatch.setattr(declaration, "site_of", lambda _: SimpleNamespace(name="rack", backend="proxmox"))
+    monkeypatch.setattr(declaration, "site_of", lambda _: SimpleNamespace(name="rack"))
     monkeypatch.setattr(running, "require_gateway", lambda *_: None)
     link = SshLink("rack", "lab")
     monkeypatch.setattr("deskyard.site.ssh_link.read_site", lambda _: SimpleNamespace(backend="proxmox"))
@@ -122,7 +122,7 @@ def test_a_gateway_in_a_network_namespace_is_reached_from_outside(
 ) -> None:
     need_root("makes a network namespace")
     need_programs("unshare", "ip")
-    monkeypatch.setattr(declaration, "site_of", lambda _: SimpleNamespace(name="rack", backend="libvirt"))
+    monkeypatch.setattr("deskyard.site.ssh_link.read_site", lambda _: SimpleNamespace(backend="libvirt"))
     monkeypatch.setattr(daemon, "namespace", lambda: "deskyard")
     argv = ["unshare", "--net", sys.executable, "-c", LISTENER]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:

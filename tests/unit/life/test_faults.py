@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,7 +58,7 @@ class Life:
     def _stand_ins(self, monkeypatch: pytest.MonkeyPatch) -> None:
         sources = {"desktop": ImageSource("desktop", "new", "/images/new")}
         # The desktop's own Plan is that of the other tests of its life; the seats have one of their own.
-        kept = SimpleNamespace(plan=PLAN, image_sources=lambda: sources, on_cluster=None)
+        kept: Any = replace(SEATS, plan=PLAN, images=sources)
         self.declared: Any = kept
         backend = SimpleNamespace(
             answers=lambda: True,

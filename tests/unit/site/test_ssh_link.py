@@ -18,6 +18,7 @@ from deskyard.site.ssh_link import SshLink
 @pytest.fixture
 def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshLink:
     monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    monkeypatch.setattr(daemon, "namespace", lambda: "x")
     monkeypatch.setattr(daemon, "inside", lambda: ["nsenter", "--net=/run/netns/x"])
     return SshLink("local", "lab")
 

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from deskyard.declaration.declaration import Declared
 from deskyard.errors import HostError
 from deskyard.host.secret_file import write_secret
 from deskyard.model.site import Site
@@ -19,21 +19,29 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan, plan_workspace
 IMAGES = {name: ImageSource(name, "0123", "disk") for name in ("desktop", "gateway", "agent")}
 
 
+@dataclass(frozen=True)
+class Known(Declared):
+    """A declaration whose images are built: these, and no template of them."""
+
+    images: Mapping[str, ImageSource] = field(default_factory=lambda: IMAGES)
+
+    def image_sources(self) -> dict[str, ImageSource]:
+        return dict(self.images)
+
+    def management_key(self) -> str:
+        return "ssh-ed25519 AAAA x"
+
+    def templates(self) -> dict[str, str]:
+        return {}
+
+
 def declared(seats: int, size: int | None = None, images: Mapping[str, ImageSource] = IMAGES, **keys: Any) -> Any:
     """A workspace of a desktop that is kept and so many seats, of which `size` are to wait."""
     desktops = [{"name": "kept"}, *({"name": f"s{number}", "lifetime": "task"} for number in range(1, seats + 1))]
     pool = {"size": seats if size is None else size}
     values = {"name": "lab", "network": "10.80.1.0/24", "desktops": desktops, "pool": pool, **keys}
     workspace, site = Workspace.check(values, "test"), Site()
-    return SimpleNamespace(
-        workspace=workspace,
-        site=site,
-        on_cluster=None,
-        plan=plan_workspace(workspace, site, "tcg"),
-        image_sources=lambda: images,
-        management_key=lambda: "ssh-ed25519 AAAA x",
-        templates=dict,
-    )
+    return Known(workspace, site, plan_workspace(workspace, site, "tcg"), images=images)
 
 
 @dataclass

@@ -195,7 +195,7 @@ def test_machine_is_capped_before_anybody_can_claim_it_and_forgotten_with_it(
     monkeypatch.setattr(program, "ask", ask)
     plan = bench.declared.plan
     seats = tuple(replace(seat, caps=seat.caps.model_copy(update={"processes": 300})) for seat in plan.seats)
-    monkeypatch.setattr(bench.declared, "plan", replace(plan, seats=seats))
+    monkeypatch.setattr(bench, "declared", replace(bench.declared, plan=replace(plan, seats=seats)))
     filling.fill("lab")
     assert [what for kind, what in bench.done if kind == "cap"] == [(name, 300, State.MAKING) for name in ("s1", "s2")]
     folder = places().workspace("local", "lab") / process_cap.MARKS
