@@ -44,17 +44,20 @@ class Waking:
         self._since = now if self._since is None else self._since
         wished = await self._wish()
         if wished.status_code >= HTTPStatus.BAD_REQUEST:
+            said = refusal(wished.status_code, wished.content)
+            if (wished.status_code, said.field) == (HTTPStatus.CONFLICT, "off"):
+                raise DesktopError("desktop", "", f"does not answer: it {said.reason}", said.remedy, status)
             # The session may only look, or the gateway is from before: the answer stands.
             return False
         facts = wished.json()
-        said = facts.get("waking")
+        came = facts.get("waking")
         if facts.get("heard") and self._heard is None:
             self._heard = now
-        if said == FAILED or self._is_over(now, said):
-            is_ignored = self._is_ignored(now, said)
-            why = SAID.get(str(said), NOBODY if is_ignored else NOT_YET)
+        if came == FAILED or self._is_over(now, came):
+            is_ignored = self._is_ignored(now, came)
+            why = SAID.get(str(came), NOBODY if is_ignored else NOT_YET)
             remedy = "see whether it runs: workspace.status; what a person stopped, a person starts"
-            if said != FAILED and not is_ignored:
+            if came != FAILED and not is_ignored:
                 remedy = f"ask again, it may start yet; or {remedy}"
             raise DesktopError("desktop", "", f"does not answer: {why}", remedy, status)
         await asyncio.sleep(AGAIN_SECONDS)

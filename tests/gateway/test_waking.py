@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from deskyard_sdk import Desktop
 
+from deskyard.gateway.session import line
+from deskyard.wire import session_requests
 from tests.gateway.conftest import run_gateway
 from tests.gateway.support import HOSTNAME, Gateway, wait_for
 from tests.gateway.test_awaiting import Person, noted, switch_off, switch_on, wants
@@ -115,6 +118,24 @@ def test_program_wakes_no_desktop_whose_agent_a_person_has_stopped(door: Gateway
         assert (wanted(door, id), noted(door, id)) == (None, [])
     finally:
         assert door.request("POST", "/d/d1/drive", '{"action": "go"}', headers)[0].status == 200
+
+
+def test_program_is_told_that_what_started_for_it_was_stopped_until_it_boots_again(door: Gateway) -> None:
+    id, bearer = door.program()
+    assert wants(door, bearer) == 200
+
+    def tell(request: dict[str, Any]) -> None:
+        line.ask(door.layout.admin_socket, request)
+
+    tell(session_requests.waking("d1", "starts"))
+    # The host's clock, a moment later.
+    tell(session_requests.stages({"d1": ("stopped", time.time() + 1)}))
+    answer, data = door.request("POST", "/d/d1/drive", '{"action": "wake"}', {"Origin": door.origin, **bearer})
+    said = json.loads(data)
+    assert (answer.status, said["error"], wanted(door, id)) == (409, "off", None)
+    assert "what a person stopped, a person starts" in said["remedy"]
+    tell(session_requests.stages({"d1": ("booting", time.time() + 2)}))
+    assert (wants(door, bearer), wanted(door, id)) == (200, 0)
 
 
 def test_session_that_is_over_wants_nothing(door: Gateway) -> None:

@@ -4,6 +4,7 @@ A want starts nothing: it stands in the list of sessions, which the host reads. 
 it stopped itself because nobody used it.
 """
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ NOTE_AGAIN_SECONDS = 60.0
 # A program has no page that waits: its want is over when it has not asked for so long.
 PROGRAM_SECONDS = 120.0
 FRESH_SECONDS = 5.0
+STOPPED_REMEDY = "what a person stopped, a person starts: see workspace.status"
 # What people reach, and wait for.
 AWAITED = tuple(route.name for route in ROUTES.values() if route.awaited and not route.for_programs)
 
@@ -65,6 +67,8 @@ class Awaiting:
         self._pages = Pages(PAGES_PER_SESSION, PAGES, self._waited_for)
         self._stages = Stages(clock)
         self._waking: dict[str, str] = {}  # desktop -> what its host made of the wants, while there are some
+        self._starts: dict[str, float] = {}  # desktop -> since when its host starts it for who wants it
+        self._put_off: dict[str, float] = {}  # desktop -> when somebody stopped what was started for a want
         self._took: dict[str, int] = {}  # desktop -> seconds from a want to an answer, the last time
 
     def want(self, session: Session) -> None:
@@ -79,6 +83,9 @@ class Awaiting:
         if not is_program and not self._pages.of(session.id):
             raise Refusal(HTTPStatus.CONFLICT, "pages", "no page of this session waits", "open the desktop first")
         now = self._clock()
+        if is_program and now - self._put_off.get(session.desktop, -PROGRAM_SECONDS) < PROGRAM_SECONDS:
+            reason = "was stopped after it had been started for who wanted it: no program wakes it now"
+            raise Refusal(HTTPStatus.CONFLICT, "off", reason, STOPPED_REMEDY, session.desktop)
         if now - self._noted.get(session.id, -NOTE_AGAIN_SECONDS) >= NOTE_AGAIN_SECONDS:
             # Before anything listens to it.
             self._note("want", session, result="wanted")
@@ -88,6 +95,7 @@ class Awaiting:
             return
         if not self._of(session.desktop):
             self._waking.pop(session.desktop, None)
+            self._starts.pop(session.desktop, None)
         self._wants[session.id] = Want(session.desktop, now, now, has_page=not is_program)
         self._pages.tell({session.desktop})
 
@@ -113,6 +121,9 @@ class Awaiting:
         if waking not in WAKINGS:
             raise GatewayError("state", waking, "is not known", f"use one of: {', '.join(WAKINGS)}")
         wanted, news = bool(self._of(desktop)), False
+        if waking == STARTS:
+            self._starts[desktop] = self._clock()
+            self._put_off.pop(desktop, None)
         # For who only looks on, too, and where nobody wants it any more: it boots.
         if waking == STARTS and desktop in {ours.name for ours in self._settings.desktops}:
             news = self._stages.hear(desktop, Stage.BOOTING, self._clock())
@@ -134,10 +145,25 @@ class Awaiting:
             for name in sorted(ours):
                 if self._stages.hear(name, stages[name]["state"], stages[name]["at"]):
                     news.append(name)
+                    self._take_back(name, stages[name]["state"], stages[name]["at"])
         finally:
             # Of what was heard before a wrong word, too: the next time it is no news.
             self._pages.tell(news)
         return {"news": news}
+
+    def _take_back(self, desktop: str, stage: str, at: float) -> None:
+        """End the wants of programs for a desktop that somebody stopped after it had been started for them.
+
+        Its host stops nothing by itself that is wanted, and starts nothing that a person stopped.
+        """
+        if stage == Stage.BOOTING:
+            self._put_off.pop(desktop, None)
+        wants = [id for id, want in self._wants.items() if want.desktop == desktop and not want.has_page]
+        if stage != Stage.STOPPED or not wants or at < self._starts.get(desktop, math.inf):
+            return
+        self._put_off[desktop] = self._clock()
+        for id in wants:
+            del self._wants[id]
 
     def awaited(self) -> dict[str, Places]:
         """The desktops that a page waits for, and where their routes listen."""
@@ -190,6 +216,7 @@ class Awaiting:
 
     def sweep(self, alive: Collection[str]) -> None:
         """Let the pages of sessions that are over end at once, and the wants of programs that ask no more."""
+        self._put_off = {name: at for name, at in self._put_off.items() if self._clock() - at < PROGRAM_SECONDS}
         self._noted = {id: at for id, at in self._noted.items() if id in alive}
         over = {id: want.desktop for id, want in self._wants.items() if not want.has_page and self._is_over(id, alive)}
         self._wants = {id: want for id, want in self._wants.items() if id not in over}

@@ -326,3 +326,63 @@ def test_program_that_may_only_see_wants_nothing(door: Door) -> None:
     with pytest.raises(GatewayError, match="only look on"):
         door.awaiting.want(program(scopes=("see",)))
     assert door.notes == []
+
+
+def started_for(door: Door, *sessions: Session) -> None:
+    """The host has read that sessions want the first desktop, and starts it."""
+    for wanting in sessions:
+        if wanting.mode != "agent":
+            door.awaiting.join(wanting)
+        door.awaiting.want(wanting)
+    door.awaiting.hear()
+    door.awaiting.tell("d1", "starts")
+    door.clock.now += 10
+
+
+def test_programs_hear_at_once_that_what_started_for_them_was_stopped(door: Door) -> None:
+    ann, bot, other = person(), program(), program("q", desktop="research-2")
+    door.awaiting.want(other)
+    started_for(door, ann, bot)
+    hear(door, "stopping", door.clock.now)
+    door.awaiting.want(bot)
+    hear(door, "stopped", door.clock.now)
+    # A person's page shows it, and may go on to wait.
+    assert [door.awaiting.wanted(wanting.id) is None for wanting in (ann, bot, other)] == [False, True, False]
+    with pytest.raises(GatewayError, match="was stopped after it had been started"):
+        door.awaiting.want(bot)
+    door.awaiting.want(ann)
+    door.awaiting.want(other)
+    assert door.awaiting.wanted(bot.id) is None
+
+
+@pytest.mark.parametrize("how", ["boots", "starts", "later"])
+def test_programs_may_want_again_what_was_stopped_once_it_starts_or_time_has_passed(door: Door, how: str) -> None:
+    bot = program()
+    started_for(door, bot)
+    hear(door, "stopped", door.clock.now)
+    door.clock.now += PROGRAM_SECONDS if how == "later" else 1
+    door.awaiting.sweep({bot.id})
+    match how:
+        case "boots":
+            hear(door, "booting", door.clock.now)
+        case "starts":
+            door.awaiting.tell("d1", "starts")
+    door.awaiting.want(bot)
+    assert door.awaiting.wanted(bot.id) == 0
+
+
+@pytest.mark.parametrize("before", ["nothing", "no-room", "an old word", "no want"])
+def test_want_stands_that_was_not_started_when_its_desktop_stopped(door: Door, before: str) -> None:
+    bot, at = program(), door.clock.now
+    if before == "no want":
+        door.awaiting.tell("d1", "starts")
+    else:
+        door.awaiting.want(bot)
+    door.clock.now += 10
+    if before == "no-room":
+        door.awaiting.tell("d1", "no-room")
+    if before == "an old word":
+        door.awaiting.tell("d1", "starts")
+    hear(door, "stopped", at if before == "an old word" else door.clock.now)
+    door.awaiting.want(bot)
+    assert door.awaiting.wanted(bot.id) == 0

@@ -280,6 +280,24 @@ def test_wait_is_bounded_and_shorter_where_the_host_has_heard_and_starts_nothing
     assert refused.remedy.startswith("ask again") is (seconds == WAKE_SECONDS)
 
 
+@pytest.mark.parametrize(("status", "word", "asks"), [(409, "off", False), (423, "stopped", True), (403, "mode", True)])
+def test_wish_that_is_refused_says_at_once_that_it_was_stopped_and_else_lets_the_answer_stand(
+    status: int, word: str, asks: bool
+) -> None:
+    said = {"error": word, "reason": "was stopped after it had been started", "remedy": "ask"}
+
+    async def wish() -> httpx.Response:
+        return httpx.Response(status, json=said)
+
+    waits = Waking(wish, WAKE_SECONDS, Clock())
+    if asks:
+        assert asyncio.run(waits.asks_again(503, b'{"error": "desktop"}')) is False
+        return
+    with pytest.raises(DesktopError, match="it was stopped after it had been started") as refused:
+        asyncio.run(waits.asks_again(503, b'{"error": "desktop"}'))
+    assert (refused.value.field, refused.value.remedy, refused.value.status) == ("desktop", "ask", 503)
+
+
 def test_wish_that_is_read_just_after_a_timer_looked_is_waited_for_until_its_next_run() -> None:
     timer = (TREE / "examples/idle/deskyard-idle@.timer").read_text()
     pace = re.search(r"^OnUnitInactiveSec=(\d+)min$", timer, re.MULTILINE)
