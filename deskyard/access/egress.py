@@ -3,7 +3,7 @@
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -128,6 +128,25 @@ def decide(name: str, ticket: str, verdict: str, seconds: int | None, reason: st
         gateway_program.require(name), [*arguments, *([f"--reason={reason}"] if reason else [])]
     )
     return decided
+
+
+def decide_signed(name: str, ticket: str, answer: str, proofs: list[Any], reason: str) -> dict[str, Any]:
+    """Answer a ticket by what people signed (`once`, `15m`, `always`), which the gateway verifies by its own list.
+
+    Raises `TooOld` for a gateway that verifies nothing.
+    """
+    link = gateway_program.require(name)
+    words = ["decide-signed", ticket, answer, *([f"--reason={reason}"] if reason else [])]
+    decided: dict[str, Any] = gateway_program.ask_newer(link, words, "verified answers", json.dumps(proofs))
+    return decided
+
+
+def bring_deciders(name: str, deciders: Mapping[str, Any]) -> dict[str, Any]:
+    """Tell a gateway who may answer its tickets, and by which passkeys; what changed there."""
+    text = json.dumps(deciders, sort_keys=True)
+    link = gateway_program.require(name)
+    brought: dict[str, Any] = gateway_program.ask_newer(link, ["deciders"], "verified answers", text)
+    return brought
 
 
 def _lines(name: str, arguments: list[str], what: str) -> Generator[dict[str, Any], None, None]:

@@ -19,6 +19,10 @@ class Rubbish(SiteError):
     """An answer that no gateway gives."""
 
 
+class TooOld(SiteError):
+    """A gateway that has not got a command of this version."""
+
+
 def require(name: str) -> SshLink:
     """The way to the gateway that runs, whatever is declared by now; raises `SiteError` if none does."""
     site = declaration.site_of(name)
@@ -50,9 +54,10 @@ def ask_socket(
     return document["result"]
 
 
-def ask(link: SshLink, arguments: list[str]) -> Any:
-    """Ask `deskyard-gateway`; its own errors are raised as `ConfigError`."""
-    answer = link.run(GATEWAY, ["sudo", "deskyard-gateway", *arguments], timeout=ASK_SECONDS, check=False, kept=True)
+def ask(link: SshLink, arguments: list[str], stdin: str = "") -> Any:
+    """Ask `deskyard-gateway`, which may read `stdin`; its own errors are raised as `ConfigError`."""
+    argv = ["sudo", "deskyard-gateway", *arguments]
+    answer = link.run(GATEWAY, argv, stdin=stdin or None, timeout=ASK_SECONDS, check=False, kept=True)
     if answer.code not in (0, 1) or not answer.stdout:
         tail = answer.stderr.strip()[-500:]
         reason = f"did not answer ({answer.code}): {tail}"
@@ -60,15 +65,15 @@ def ask(link: SshLink, arguments: list[str]) -> Any:
     return understood(link.workspace, answer.stdout)
 
 
-def ask_newer(link: SshLink, arguments: list[str], lacks: str) -> Any:
-    """Ask for a command that older gateways do not have; `lacks` is what those cannot do."""
+def ask_newer(link: SshLink, arguments: list[str], lacks: str, stdin: str = "") -> Any:
+    """Ask for a command that older gateways do not have; `lacks` is what those cannot do: raises `TooOld`."""
     try:
-        return ask(link, arguments)
+        return ask(link, arguments, stdin)
     except SiteError as error:
         if f"invalid choice: '{arguments[0]}'" not in str(error):
             raise
         remedy = f"give it the image of this version: ./inv workspace.up {link.workspace}"
-        raise SiteError("gateway", link.workspace, f"is from before gateways {lacks}", remedy) from error
+        raise TooOld("gateway", link.workspace, f"is from before gateways {lacks}", remedy) from error
 
 
 def understood(name: str, text: str | bytes) -> Any:

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import Machine
 from deskyard.wire.gateway_settings import Settings
 
+PROOF_LIMIT, LIST_LIMIT = 32 * 1024, 2 * 1024 * 1024
 Add = Callable[..., argparse.ArgumentParser]
 
 
@@ -54,6 +56,11 @@ def add_commands(add: Add) -> None:
     )
     decide.add_argument("--reason", default="", help="why; the desktop reads it when it is refused")
     decide.add_argument("--actor", default="root", help="who decides, as the audit shall show it")
+    signed = add("decide-signed", _decide_signed, "answer a ticket by what people signed, on standard input")
+    signed.add_argument("ticket", help="the ticket's id as asks shows it")
+    signed.add_argument("answer", help="once, 15m or always, as it was signed")
+    signed.add_argument("--reason", default="", help="why, for the audit")
+    add("deciders", _deciders, "put the list of who may answer tickets, on standard input, into force")
     add("ask", _ask, "hold connections that wait for a person (its unit does)")
     add("egress-reload", _reload, "let the router of a locked workspace read its list again (its unit does)")
 
@@ -183,6 +190,18 @@ def _decide(options: argparse.Namespace, layout: Layout) -> Any:
 
     verdict = options.verdict or "for"
     return decision.decide(layout, options.ticket, verdict, options.seconds, options.actor, options.reason)
+
+
+def _decide_signed(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.egress.ask import decision
+
+    return decision.decide_signed(layout, options.ticket, options.answer, sys.stdin.read(PROOF_LIMIT), options.reason)
+
+
+def _deciders(options: argparse.Namespace, layout: Layout) -> Any:
+    from deskyard.gateway.egress.ask import deciders
+
+    return deciders.replace(layout, sys.stdin.read(LIST_LIMIT))
 
 
 def _ask(options: argparse.Namespace, layout: Layout) -> None:

@@ -214,6 +214,11 @@ class Layout:
         return self.root / "var/lib/deskyard-ask/tickets.json"
 
     @property
+    def deciders_file(self) -> Path:
+        """The people who may answer, with the public keys of their passkeys."""
+        return self.etc / "deciders.json"
+
+    @property
     def grants_file(self) -> Path:
         """The file of grants that came after the settings."""
         return self.root / "var/lib/deskyard-egress/grants.json"

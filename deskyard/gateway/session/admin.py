@@ -71,6 +71,8 @@ async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:
             return sessions.note_certificate(request["facts"])
         case "ask":
             return sessions.note_ask(request["facts"])
+        case "deciders":
+            return sessions.note_deciders(request["facts"])
         case "anchor":
             return sessions.anchors.add(request["source"], request["number"], request["head"], request["actor"])
         case "agent":

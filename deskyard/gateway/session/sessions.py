@@ -302,7 +302,11 @@ class Sessions:
 
     def note_ask(self, facts: dict[str, object]) -> None:
         """Write down a ticket, or what a person decided; raises if it opens something and cannot be written."""
-        self._audit.note("refuse" if facts["result"] == "refused" else "ask", **facts)
+        self._audit.note("refuse" if facts["result"] in ("refused", "rejected") else "ask", **facts)
+
+    def note_deciders(self, facts: dict[str, object]) -> None:
+        """Write down who may answer tickets from now on; raises if it cannot be written."""
+        self._audit.note("deciders", **facts)
 
     async def listing(self) -> list[dict[str, Any]]:
         """List all sessions that are remembered, newest first."""

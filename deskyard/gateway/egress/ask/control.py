@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.config.in_force import in_force
+from deskyard.gateway.egress.ask import deciders, proof
 from deskyard.gateway.egress.ask.hold import Hold
+from deskyard.gateway.egress.ask.proof import Signature
 from deskyard.gateway.egress.ask.tickets import Book, Ticket
 from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
@@ -22,7 +25,8 @@ FOLLOWERS = 16
 class Control:
     """Answers root, on a socket that nobody else opens."""
 
-    def __init__(self, book: Book, hold: Hold) -> None:
+    def __init__(self, layout: Layout, book: Book, hold: Hold) -> None:
+        self._layout = layout
         self._book = book
         self._hold = hold
         self._followers: list[tuple[dict[str, None], asyncio.Event]] = []
@@ -66,12 +70,31 @@ class Control:
                 return [self._shown(ticket) for ticket in self._book.all()]
             case "ticket":
                 return self._shown(self._book.answerable(request["ticket"]))
+            case "judge":
+                ticket = self._book.answerable(request["ticket"])
+                signatures = self._signatures(ticket, request["answer"], request["proofs"])
+                return {"actor": proof.actor(signatures), "signed": proof.shown(signatures)}
             case "decide":
-                answer = (request[key] for key in ("ticket", "verdict", "seconds", "actor", "reason"))
-                ticket = self._book.decide(*answer)
-                self._hold.answered(ticket)
-                return self._shown(ticket)
+                return self._decide(request)
         raise GatewayError("command", request["command"], "is not known", "use deskyard-gateway")
+
+    def _decide(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Put an answer in force: one in a person's name opens nothing unless that person signed it."""
+        id, reason = request["ticket"], request["reason"]
+        if "proofs" in request:
+            signatures = self._signatures(self._book.answerable(id), request["answer"], request["proofs"])
+            challenges = [signature.challenge for signature in signatures]
+            answer = proof.ANSWERS[request["answer"]]
+            ticket = self._book.decide(id, *answer, proof.actor(signatures), reason, challenges)
+        else:
+            proof.require_no_person(request["verdict"], request["actor"])
+            ticket = self._book.decide(id, request["verdict"], request["seconds"], request["actor"], reason)
+        self._hold.answered(ticket)
+        return self._shown(ticket)
+
+    def _signatures(self, ticket: Ticket, answer: str, proofs: Any) -> list[Signature]:
+        list_in_force, workspace = deciders.load(self._layout), in_force(self._layout).workspace
+        return proof.require(list_in_force, workspace, ticket, answer, proofs, self._book.now())
 
     async def _follow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Write every ticket, then each that changes, until the asking side leaves."""
@@ -112,7 +135,7 @@ def run(layout: Layout) -> None:
     async def main() -> None:
         book = Book(layout.tickets_file)
         hold = Hold(layout, book)
-        control = await Control(book, hold).serve(layout.ask_socket)
+        control = await Control(layout, book, hold).serve(layout.ask_socket)
         connections = await hold.serve()
         systemd.notify("READY=1")
         async with control, connections:

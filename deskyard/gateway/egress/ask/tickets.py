@@ -49,6 +49,7 @@ class Ticket:
     last: int = 0
     used: bool = False
     answer: Answer | None = None
+    signed: tuple[str, ...] = ()  # what people signed for it, each of which counts once
 
     def state(self, now: float) -> str:
         """Where it stands: waiting, allowed, refused; used, over or lapsed if the next try asks anew."""
@@ -159,14 +160,17 @@ class Book:
             raise GatewayError("ticket", ticket_id, reason, "wait for the desktop's next try, which asks anew")
         return ticket
 
-    def decide(self, ticket_id: str, verdict: str, seconds: int | None, actor: str, reason: str) -> Ticket:
+    def decide(
+        self, ticket_id: str, verdict: str, seconds: int | None, actor: str, reason: str, signed: Sequence[str] = ()
+    ) -> Ticket:
         """Write an answer down; from then on it is in force. Raises `GatewayError`."""
         ticket = self.answerable(ticket_id)
         check(verdict, seconds, reason)
         now = int(self.now())
         lasting = {ONCE: UNUSED_SECONDS, FOR: seconds, ALWAYS: None, REFUSE: REFUSED_SECONDS}[verdict]
         until = None if lasting is None else now + lasting
-        return self._keep(replace(ticket, answer=Answer(verdict, actor, reason, now, until)), on_disk=True)
+        answer = Answer(verdict, actor, reason, now, until)
+        return self._keep(replace(ticket, answer=answer, signed=(*ticket.signed, *signed)), on_disk=True)
 
     def _keep(self, ticket: Ticket, on_disk: bool = False) -> Ticket:
         """Remember it. A try that is counted alone is not worth a write: desktops try as often as they like."""
@@ -203,4 +207,5 @@ def moment(seconds: float) -> str:
 
 
 def _stored(row: dict[str, Any]) -> Ticket:
-    return Ticket(**{**row, "answer": row["answer"] and Answer(**row["answer"])})
+    answer = row["answer"] and Answer(**row["answer"])
+    return Ticket(**{**row, "answer": answer, "signed": tuple(row.get("signed", ()))})
