@@ -67,6 +67,8 @@ def end_in_order(desktop: str, name: str) -> None:
 def refusal(wanted: dict[str, Any]) -> dict[str, str] | None:
     """The refusal of a host whose disk is full, or of one that makes last backups, where a test made it such."""
     kind, desktop = wanted["kind"], wanted["desktop"]
+    if kind == "approval.decide" and (LAB / "unknown").exists():
+        return {"field": "deciders", "value": "", "reason": "are not known to this gateway yet", "remedy": "wait"}
     if kind == "desktop.pause" and (LAB / "full").exists():
         return {"field": "storage", "value": "", "reason": "has no room for its memory", "remedy": "add space"}
     if kind == "desktop.destroy" and (LAB / "backups").exists():
@@ -88,7 +90,7 @@ def main() -> int:
     name = str(wanted["desktop"] or wanted["workspace"]).rpartition(".")[2]
     effect(event="begin", kind=wanted["kind"], desktop=wanted["desktop"])
     if "proof" in wanted:
-        effect(event="proof", desktop=None, proof=wanted["proof"])
+        effect(event="proof", desktop=None, proof=wanted["proof"], signatures=wanted.get("signatures"))
     if name.startswith("leaves"):
         leave(name)
     if name.startswith("orderly"):

@@ -88,7 +88,8 @@ def test_forged_answer_opens_nothing_and_is_a_line_of_the_audit(lab: EgressLab) 
     ticket, other = held(lab, "forged.asked.test"), held(lab, "other.asked.test")
     stranger, of_other = Signer("ada").proof(ticket, "always"), ADA.proof(other, "always")
     once = ADA.proof(ticket, "once")
-    for proofs in ([stranger], [of_other], [once], [], [{}]):
+    wrong: list[list[Any]] = [[stranger], [of_other], [once], [], [{}]]
+    for proofs in wrong:
         assert "error" in answer(lab, ticket, "always", *proofs)
     # In a person's name, but without any signature, by what root asks and on the socket itself.
     words = ["decide", ticket["id"], "--always", "--actor", "person:ada proof:00"]

@@ -5,11 +5,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+REFUSE = "refuse"
 ANSWERS = {
     "once": "for one connection",
     "15m": "for 15 minutes",
     "always": "until somebody takes it back",
-    "refuse": "never mind: refuse it",
+    REFUSE: "never mind: refuse it",
 }
 SECONDS = {"15m": 900}
 KIND = "approval.decide"

@@ -6,6 +6,7 @@ What it says goes to standard error line by line; on standard output stand objec
 when its agent has it.
 """
 
+import contextlib
 import importlib
 import json
 import signal
@@ -130,7 +131,8 @@ def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def _decide(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.access import egress
-    from deskyard.control.approvals.target import SECONDS, proved, target
+    from deskyard.access.gateway_program import TooOld
+    from deskyard.control.approvals.target import REFUSE, SECONDS, proved, target
     from deskyard.errors import ConfigError
 
     given, name = wanted["input"], wanted["workspace"]
@@ -145,9 +147,15 @@ def _decide(wanted: Mapping[str, Any]) -> dict[str, Any]:
     if real != [wanted["target"]]:
         remedy = f"see ./inv egress.ask {name}"
         raise ConfigError("approval", given["approval"], "is not what was signed, by its gateway's word", remedy)
-    # The gateway's chain has with the answer what proves it: neither can be changed without the other.
-    actor = proved(wanted["actor"], wanted["proof"])
-    decided = egress.decide(name, ticket, verdict, SECONDS.get(answer), given.get("reason", ""), actor)
+    reason, decided = given.get("reason", ""), None
+    # A refusal opens nothing: it counts also where a gateway could not say whose it is.
+    if wanted["signatures"] and answer != REFUSE:
+        with contextlib.suppress(TooOld):
+            decided = egress.decide_signed(name, ticket, answer, wanted["signatures"], reason)
+    if decided is None:
+        # The gateway's chain has with the answer what proves it: neither can be changed without the other.
+        actor = proved(wanted["actor"], wanted["proof"])
+        decided = egress.decide(name, ticket, verdict, SECONDS.get(answer), reason, actor)
     return {"result": {"approval": given["approval"], "state": decided["state"]}}
 
 

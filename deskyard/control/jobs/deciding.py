@@ -41,6 +41,18 @@ def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
     return None if count >= needed else {"approval": approval, "answers": count, "needed": needed}
 
 
+def signatures(link: Link, held: Claim) -> list[dict[str, Any]]:
+    """The signatures of people for an answer, that of now at the end; none where a key gave it.
+
+    The gateway verifies them by itself; those of others count there while they may still answer.
+    """
+    query = f"""select proof from approval_decision d join operation o on o.id = d.operation_id
+        where approval_id = %s and answer = %s and o.id <> %s and recent(d.at, '{rules.WAITS}') order by d.at"""
+    given = [held.input["approval"], held.input["answer"], held.id]
+    others = [dict(row["proof"] or {}) for row in link.execute(query.encode(), given).fetchall()]
+    return [proof for proof in (*others, dict(held.proof or {})) if "credential" in proof]
+
+
 def forget(link: Link, held: Claim) -> None:
     """An answer was given: those that led to it count for nothing more."""
     link.execute("delete from approval_decision where approval_id = %s", [held.input["approval"]])

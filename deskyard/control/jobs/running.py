@@ -17,6 +17,7 @@ from typing import IO, Any
 import psycopg
 
 from deskyard.control.approvals import rules
+from deskyard.control.approvals.deciders import GATEWAY_LACKS, Bringer
 from deskyard.control.approvals.target import KIND as DECIDE
 from deskyard.control.approvals.target import proof_hash
 from deskyard.control.consent.target import KIND as CONSENT
@@ -78,6 +79,7 @@ class Runner:
     passkeys: Passkeys
     standby: Standby = field(default_factory=lambda: Standby(CHILD))
     lease: float = claims.LEASE_SECONDS
+    deciders: Bringer = field(default_factory=Bringer)
 
     def run(self, lend: Lend, held: Claim) -> None:
         """Do it, and write its end down; raises one of `AGAIN` where the next attempt may go well."""
@@ -154,10 +156,20 @@ class Runner:
         with lend() as link:
             kept = deciding.collect(link, held, actor)
         if kept is None:
-            kept = self._child(lend, held, turn, actor)
+            kept = self._decided(lend, held, actor)
             with lend() as link:
                 deciding.forget(link, held)
         return kept
+
+    def _decided(self, lend: Lend, held: Claim, actor: str) -> dict[str, Any]:
+        """Have a gateway told an answer; one that knows not who may answer is told that first."""
+        try:
+            return self._child(lend, held, None, actor)
+        except DeskyardError as error:
+            if error.field != GATEWAY_LACKS:
+                raise
+            self.deciders.bring(lend, str(held.workspace), self.passkeys.origin)
+        return self._child(lend, held, None, actor)
 
     def _end(self, lend: Lend, held: Claim, turn: Turn | None, state: str, problem: Mapping[str, str] | None) -> None:
         with lend() as link, link.transaction():
@@ -174,6 +186,8 @@ class Runner:
             # What was signed, whatever is known of the ticket by now: the child compares it with what the gateway says.
             wanted["target"] = Intent.parsed((held.proof or {}).get("intent")).target
             wanted["proof"] = proof_hash(held.proof)
+            with lend() as link:
+                wanted["signatures"] = deciding.signatures(link, held)
         process = self.standby.begin(wanted, partial(self._note, lend, held))
         remains = Remains(lend, held, process.mark, self.lease)
         try:

@@ -70,6 +70,7 @@ class Worker:
         claims.sweep(link, self._runner.lease, self._gone(link))
         waiting.end_late(link)
         self._unfinished.look(link)
+        self._runner.deciders.look(link, self._pool.connection, self._runner.passkeys.origin)
         self._running = {thread: share for thread, share in self._running.items() if thread.is_alive()}
         while (held := self._next(link)) is not None:
             self._begin(held)

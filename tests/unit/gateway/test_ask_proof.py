@@ -151,7 +151,8 @@ def test_rubbish_opens_nothing(rubbish: Any) -> None:
 
 
 def test_no_proof_at_all_opens_nothing() -> None:
-    for proofs in ([], {}, None, "x", [ADA.proof(SHOWN, "once")] * 9):
+    wrong: tuple[Any, ...] = ([], {}, None, "x", [ADA.proof(SHOWN, "once")] * 9)
+    for proofs in wrong:
         with pytest.raises(GatewayError, match="is not there"):
             proof.require(deciders.parse(json.dumps(listed(ADA))), WORKSPACE, TICKET, "once", proofs, time.time())
 
@@ -196,11 +197,11 @@ def test_no_answer_opens_in_the_name_of_a_person_without_a_signature() -> None:
 def test_other_kinds_of_keys_sign_too_and_each_by_its_own_algorithm_alone() -> None:
     edwards, prime, text = ed25519.Ed25519PrivateKey.generate(), rsa.generate_private_key(65537, 2048), b"text"
     signatures = {-8: edwards.sign(text), -257: prime.sign(text, padding.PKCS1v15(), hashes.SHA256())}
-    keys = {-8: edwards.public_key(), -257: prime.public_key()}
-    for number, key in keys.items():
-        pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    form = (Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    keys = {-8: edwards.public_key().public_bytes(*form), -257: prime.public_key().public_bytes(*form)}
+    for number, pem in keys.items():
         for algorithm in deciders.ALGORITHMS:
-            passkey = Passkey("x", "ada", algorithm, pem)
+            passkey = Passkey("x", "ada", algorithm, pem.decode())
             assert proof._is_signed(passkey, signatures[number], text) is (algorithm == number)
             assert not proof._is_signed(passkey, signatures[number], b"other")
 
