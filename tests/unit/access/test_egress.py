@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.access import egress, gateway_program
+from deskyard.access.gateway_program import TooOld
 from deskyard.errors import SiteError
 from deskyard.gateway.machine.layout import Layout
 from deskyard.site.ssh_link import NO_CONNECTION, SshLink
@@ -73,3 +74,23 @@ def test_traffic_by_day_says_of_which_gateways_it_cannot_be_had(gateway: list[st
 def test_traffic_by_day_is_what_the_gateway_counted_since(gateway: list[str]) -> None:
     gateway.append("""echo '{"egress": "locked", "traffic": [{"day": "2026-05-20"}]}'""")
     assert egress.traffic_by_day("careful", "2026-05-20")["traffic"] == [{"day": "2026-05-20"}]
+
+
+def test_what_people_signed_and_who_may_answer_go_to_a_gateway_on_its_standard_input(gateway: list[str]) -> None:
+    # The words, quoted, and what was sent, as a gateway's answer.
+    gateway.append("""printf '{"words": "%s", "sent": %s}' "$0" "$(cat)" """)
+    signed = egress.decide_signed("careful", "0a", "15m", [{"intent": {}}], "an invoice")
+    assert signed["words"] == "sudo deskyard-gateway decide-signed 0a 15m '--reason=an invoice'"
+    assert signed["sent"] == [{"intent": {}}]
+    brought = egress.bring_deciders("careful", {"passkeys": []})
+    assert (brought["words"], brought["sent"]) == ("sudo deskyard-gateway deciders", {"passkeys": []})
+
+
+@pytest.mark.parametrize("command", ["decide-signed", "deciders"])
+def test_gateway_that_verifies_nothing_is_told_from_others(gateway: list[str], command: str) -> None:
+    gateway.append(f"cat > /dev/null; echo \"argument COMMAND: invalid choice: '{command}'\" >&2; exit 2")
+    with pytest.raises(TooOld, match="is from before gateways verified answers"):
+        if command == "deciders":
+            egress.bring_deciders("careful", {})
+        else:
+            egress.decide_signed("careful", "0a", "once", [], "")

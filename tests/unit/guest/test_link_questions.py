@@ -64,6 +64,8 @@ def test_each_question_is_understood(question: str) -> None:
         "revoke --all",
         "keys rotate",
         "decide 0a --once",
+        "decide-signed 0a once",
+        "deciders",
         "allow example.org",
         "apply",
         "csr",
