@@ -229,12 +229,12 @@ def audit(layout: Layout) -> list[dict[str, Any]]:
 def test_list_is_in_force_and_each_change_of_it_a_line_of_the_audit(place: Layout) -> None:
     with pytest.raises(GatewayError, match="are not known to this gateway yet"):
         deciders.load(place)
-    both, one = json.dumps(listed(ADA, BOB)), json.dumps(listed(BOB))
+    both, less = json.dumps(listed(ADA, BOB)), json.dumps(listed(BOB))
     assert deciders.replace(place, both)["changed"] is True
     assert deciders.replace(place, both) == {"changed": False, "passkeys": 2}
     assert {passkey.person for passkey in deciders.load(place).passkeys} == {"ada", "bob"}
     assert place.deciders_file.stat().st_mode & 0o777 == 0o640
-    assert deciders.replace(place, one)["removed"] == [f"ada {ADA.row()['id']}"]
+    assert deciders.replace(place, less)["removed"] == [f"ada {ADA.row()['id']}"]
     assert deciders.load(place).passkey(ADA.row()["id"]) is None
     first, second = audit(place)
     assert (len(first["added"]), first["removed"]) == (2, []) and first["digest"] != second["digest"]
