@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx
 
-from deskyard.control.api.caller import fresh_token
 from deskyard.control.people import enrolment
+from deskyard.control.people.token import fresh_token
 from tests.control.authenticator import Authenticator
 from tests.control.lab import ORIGIN, Lab
 

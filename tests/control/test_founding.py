@@ -12,8 +12,9 @@ from deskyard_sdk.mission import MissionControl
 from deskyard_sdk.sync import Loop
 from psycopg.types.json import Jsonb
 
-from deskyard.control.founding.target import END, FOUND, end_target, found_target
+from deskyard.control.founding.target import FOUND, end_target, found_target
 from deskyard.control.jobs.observer import Observer
+from deskyard.control.people.intent import END
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import connect
 from deskyard.declaration import stack_file

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deskyard.control.founding.target import END, FOUND, PREVIEW, end_target, found_target
+from deskyard.control.founding.target import FOUND, PREVIEW, end_target, found_target
+from deskyard.control.people.intent import END
 from tests.web.calls import accepted, problem
 from tests.web.passkeys import Refused
 

@@ -1,8 +1,6 @@
 """Who asks: a person by the cookie of a session, or a program by its key; and what that may do."""
 
-import hashlib
 import hmac
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -16,6 +14,7 @@ from deskyard.control.api.problem import Problem
 from deskyard.control.people import session
 from deskyard.control.people.keys import Key
 from deskyard.control.people.scopes import ROLES, SCOPES, bounded
+from deskyard.control.people.token import token_hash
 
 COOKIE = "__Host-mission"
 # A page of another site can neither set a header of its own nor read our answers.
@@ -98,16 +97,6 @@ def may(scope: str) -> Callable[..., Any]:
         return who
 
     return with_scope
-
-
-def token_hash(token: str) -> bytes:
-    """The hash that is kept of a session's token."""
-    return hashlib.sha256(token.encode()).digest()
-
-
-def fresh_token() -> str:
-    """A token that nobody guesses."""
-    return secrets.token_urlsafe(32)
 
 
 def own_page(request: Request) -> None:

@@ -9,17 +9,17 @@ from fastapi import APIRouter, Depends, Query
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Repeat, Wanted, admit, in_the_name_of, known
-from deskyard.control.api.caller import Caller, Connection, Link, Row, may
+from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.conversations import Conversation, Message, Said, Sent
 from deskyard.control.api.forms.work import Operation
+from deskyard.control.api.named import CONVERSATION_REMEDY, require_conversation
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import CHAT, READ
 
 router = APIRouter(prefix="/api", tags=["conversations"])
 Reader = Annotated[Caller, Depends(may(READ))]
 TITLE_LENGTH = 80
-REMEDY = "see GET /api/conversations; what is older than GET /api/retention says is deleted"
 
 
 async def send(link: Link, who: Caller, once: Repeat, desktop: str, said: Said) -> Sent:
@@ -47,7 +47,7 @@ async def store(link: Link, who: Caller, once: Repeat, desktop: str, said: Said,
         )
     else:
         conversation = said.conversation_id
-        found = await require(link, who, conversation)
+        found = await require_conversation(link, who, conversation)
         if found["desktop_id"] != desktop:
             remedy = "leave it out for a new one"
             raise Problem(HTTPStatus.CONFLICT, "conversationId", conversation, "is of another desktop", remedy)
@@ -63,7 +63,7 @@ async def store(link: Link, who: Caller, once: Repeat, desktop: str, said: Said,
         await link.execute(query, [message, conversation, who.actor, said.message, operation])
     except psycopg.errors.ForeignKeyViolation as error:
         # Its time was over, and it went in this moment.
-        raise unknown("conversation", conversation, REMEDY) from error
+        raise unknown("conversation", conversation, CONVERSATION_REMEDY) from error
     workspace = desktop.partition(".")[0]
     wanted = Wanted(
         "desktop.chat",
@@ -117,7 +117,7 @@ async def messages(
     after: str | None = None,
 ) -> Page[Message]:
     """List the messages of a conversation, the oldest first."""
-    await require(link, who, id)
+    await require_conversation(link, who, id)
     start = rows.place(after, 1)
     number = int(start[0]) if start is not None and start[0].isdigit() else 0
     query = f"{rows.MESSAGE} where conversation_id = %s and number > %s order by number"
@@ -135,7 +135,7 @@ async def interrupt(asked: Asked, who: Annotated[Caller, Depends(may(CHAT))], id
 
 
 async def _interrupted(link: Link, who: Caller, id: str) -> str:
-    await require(link, who, id)
+    await require_conversation(link, who, id)
     query = "select id from operation where lane = %s and state in ('running', 'queued') order by state desc limit 1"
     found = await rows.row(link, query, [f"conversation:{id}"])
     if found is None:
@@ -143,11 +143,3 @@ async def _interrupted(link: Link, who: Caller, id: str) -> str:
     await in_the_name_of(link, who)
     await link.execute("update operation set cancel_requested_at = now() where id = %s", [found["id"]])
     return str(found["id"])
-
-
-async def require(link: Link, who: Caller, id: str) -> Row:
-    """The row of a conversation that the caller may see; raises a 404 for none."""
-    found = await rows.row(link, f"{rows.CONVERSATION} where c.id = %s", [id])
-    if found is None or not who.sees(found["desktop_id"].partition(".")[0]):
-        raise unknown("conversation", id, REMEDY)
-    return found

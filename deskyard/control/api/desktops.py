@@ -22,14 +22,15 @@ from deskyard.control.api.forms.desktops import (
 )
 from deskyard.control.api.forms.signing import Destroy
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.api.people import proof_of
-from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.api.named import require_desktop, require_kept, require_workspace
+from deskyard.control.api.problem import Problem
+from deskyard.control.api.proof import proof_of
 from deskyard.control.halting.kinds import lane
 from deskyard.control.machines.others import require_others
-from deskyard.control.machines.target import DESTROY as DESTROYED
 from deskyard.control.opening import seal
 from deskyard.control.opening.target import SESSION, create_target, session_target
 from deskyard.control.people.intent import CREATE, is_signed
+from deskyard.control.people.intent import DESTROY as DESTROYED
 from deskyard.control.people.scopes import CHAT, DESTROY, READ, WRITE
 from deskyard.control.quotas import admission as quotas
 
@@ -117,7 +118,7 @@ async def create(asked: Asked, who: Writer, wanted: NewDesktop) -> Operation:
 @router.get("/desktops/{id}")
 async def look(link: Connection, who: Reader, id: str) -> Desktop:
     """Show a desktop."""
-    return (await rows.desktops(link, [await require(link, who, id)]))[0]
+    return (await rows.desktops(link, [await require_desktop(link, who, id)]))[0]
 
 
 @router.post("/desktops/{id}/start", status_code=HTTPStatus.ACCEPTED)
@@ -192,7 +193,7 @@ async def session(asked: Asked, who: Writer, id: str, how: Annotated[SessionWant
     """
 
     async def make() -> Wanted:
-        found = await require(asked.link, who, id)
+        found = await require_desktop(asked.link, who, id)
         await _require_going_on(asked.link, found)
         chosen = how or SessionWanted()
         if chosen.scopes is not None and chosen.mode != "agent":
@@ -215,41 +216,11 @@ async def session(asked: Asked, who: Writer, id: str, how: Annotated[SessionWant
 @router.post("/desktops/{id}/chat", status_code=HTTPStatus.ACCEPTED)
 async def chat(link: Connection, who: Annotated[Caller, Depends(may(CHAT))], once: Once, id: str, said: Said) -> Sent:
     """Store a message for a desktop's agent and deliver it; the same conversation goes on if it is named."""
-    found = await require(link, who, id)
+    found = await require_desktop(link, who, id)
     # What was stored before is answered as it was then.
     if found["state"] == PAUSED and await known(link, who, once) is None:
         await _require_going_on(link, found)
     return await send(link, who, once, id, said)
-
-
-async def require(link: Link, who: Caller, id: str) -> Row:
-    """The row of a desktop that the caller may see; raises a 404 for none."""
-    found = await rows.row(link, f"{rows.DESKTOP} where d.id = %s and d.gone_at is null", [id])
-    if found is None or not who.sees(found["workspace_id"]):
-        raise unknown("desktop", id, "see GET /api/desktops; an id is WORKSPACE.DESKTOP")
-    return found
-
-
-async def require_kept(link: Link, who: Caller, id: str) -> Row:
-    """The same for a desktop that is kept; raises a 409 for one that is for a task."""
-    found = await require(link, who, id)
-    if found["lifetime"] != "kept":
-        raise for_a_task(found)
-    return found
-
-
-def for_a_task(found: Row) -> Problem:
-    """The refusal of what is done to desktops that are kept alone."""
-    remedy = f"release it: DELETE /api/workspaces/{found['workspace_id']}/tasks/{found['name']}"
-    return Problem(HTTPStatus.CONFLICT, "desktop", found["id"], "is for a task: it is never kept or changed", remedy)
-
-
-async def require_workspace(link: Link, who: Caller, name: str) -> Row:
-    """The row of a workspace that the caller may see; raises a 404 for none."""
-    found = await rows.row(link, f"{rows.WORKSPACE} where w.id = %s and w.gone_at is null", [name])
-    if found is None or not who.sees(name):
-        raise unknown("workspaceId", name, "see GET /api/workspaces; a workspace is declared in its stack file")
-    return found
 
 
 async def _require_going_on(link: Link, found: Row) -> None:

@@ -7,10 +7,11 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Response
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Prefer, Wanted, awaited, in_the_name_of, note
-from deskyard.control.api.caller import Caller, Connection, Link, Row, may
+from deskyard.control.api.caller import Caller, Connection, Link, may
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.work import Cancelling, LogLine, Operation, OperationState
-from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.api.named import require_operation
+from deskyard.control.api.problem import Problem
 from deskyard.control.credentials.target import KINDS as GIVEN
 from deskyard.control.people.intent import is_signed
 from deskyard.control.people.scopes import ADMIN, CHAT, READ, WRITE
@@ -58,9 +59,9 @@ async def look(
     request: Request, response: Response, link: Connection, who: Reader, id: str, _prefer: Prefer = None
 ) -> Operation:
     """Show an operation; whoever asked for a link sees it here, once. `Prefer: wait=30` waits for its end."""
-    record = await require(link, who, id)
+    record = await require_operation(link, who, id)
     if await awaited(request, response, link, id):
-        record = await require(link, who, id)
+        record = await require_operation(link, who, id)
     found = rows.operation(record)
     query = "delete from operation_secret where operation_id = %s and actor = %s and expires_at > now() returning value"
     secret = await rows.row(link, query, [id, who.actor])
@@ -79,7 +80,7 @@ async def log(
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
 ) -> Page[LogLine]:
     """Show what an operation said, after a line number."""
-    await require(link, who, id)
+    await require_operation(link, who, id)
     query = "select * from operation_log where operation_id = %s and number > %s order by number limit %s"
     found = await rows.rows(link, query, [id, after, limit])
     return Page(items=[rows.log_line(record) for record in found])
@@ -95,7 +96,7 @@ async def cancel(asked: Asked, who: Reader, id: str, how: Annotated[Cancelling |
 
 
 async def _cancelled(link: Link, who: Caller, id: str, force: bool) -> str:
-    found = await require(link, who, id)
+    found = await require_operation(link, who, id)
     who.require(_needed(found["kind"]))
     if found["ended_at"] is not None:
         return id
@@ -135,7 +136,7 @@ async def _require_time(link: Link, id: str) -> None:
 @router.post("/{id}/retry", status_code=HTTPStatus.ACCEPTED)
 async def retry(asked: Asked, who: Reader, id: str) -> Operation:
     """Want the same again, as a new operation."""
-    found = await require(asked.link, who, id)
+    found = await require_operation(asked.link, who, id)
     who.require(_needed(found["kind"]))
     if found["state"] not in OVER:
         raise Problem(
@@ -153,11 +154,3 @@ async def retry(asked: Asked, who: Reader, id: str) -> Operation:
         return Wanted(found["kind"], found["workspace_id"], found["desktop_id"], found["input"], lane=found["lane"])
 
     return await asked.admitted(who, make)
-
-
-async def require(link: Link, who: Caller, id: str) -> Row:
-    """The row of an operation that the caller may see; raises a 404 for none."""
-    found = await rows.row(link, f"{rows.OPERATION} where o.id = %s", [id])
-    if found is None or not who.sees(found["workspace_id"]):
-        raise unknown("operation", id, "see GET /api/operations")
-    return found

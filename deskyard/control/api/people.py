@@ -1,9 +1,8 @@
 """/api/me, sign-in, enrolment, intents: persons, their passkeys, and what they sign."""
 
 import secrets
-import time
 from http import HTTPStatus
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
@@ -11,22 +10,22 @@ from pydantic import Field
 from deskyard.control.answers.kept import Answered
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Once, Wanted, admit, ended, in_the_name_of
-from deskyard.control.api.caller import COOKIE, Caller, Connection, Link, Row, caller, fresh_token, own_page, token_hash
+from deskyard.control.api.caller import COOKIE, Caller, Connection, Link, Row, caller, own_page
 from deskyard.control.api.forms.base import Form
-from deskyard.control.api.forms.signing import IntentToSign, SignedIntent, WantedIntent
+from deskyard.control.api.forms.signing import IntentToSign, WantedIntent
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.proof import fresh
+from deskyard.control.api.session import signed_in
 from deskyard.control.credentials.giver import RULED, Giver
 from deskyard.control.machines.others import require_others
-from deskyard.control.machines.target import DESTROY
-from deskyard.control.people import enrolment, passkeys, session
-from deskyard.control.people.intent import LIFE_SECONDS, SIGNED, Intent
+from deskyard.control.people import enrolment, passkeys
+from deskyard.control.people.intent import DESTROY, SIGNED
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.people.scopes import ADMIN
 
 router = APIRouter(prefix="/api", tags=["people"])
 CHALLENGE_SECONDS = 180
 ENROL_SECONDS = 30
-AGENT_LENGTH = 200
 
 
 class Token(Form):
@@ -46,13 +45,6 @@ class SignIn(Form):
     """A passkey's answer."""
 
     credential: dict[str, Any]
-
-
-class Confirmed(NamedTuple):
-    """For how many seconds what a provider said counts, and the name under which it is asked again, if it can be."""
-
-    seconds: float
-    standing: str | None
 
 
 class Options(Form):
@@ -159,21 +151,6 @@ async def sign_out(response: Response, link: Connection, who: Annotated[Caller, 
     response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
 
 
-async def signed_in(
-    request: Request, response: Response, link: Link, person: Row, confirmed: Confirmed | None = None
-) -> dict[str, Any]:
-    """Begin a session of a person who showed who they are, by a passkey or, `confirmed`, by a provider."""
-    token, id = fresh_token(), f"se_{secrets.token_hex(8)}"
-    agent = request.headers.get("user-agent", "")[:AGENT_LENGTH]
-    await link.execute(
-        "insert into session (id, token_hash, person_id, agent, expires_at, confirmed_until, standing)"
-        " values (%s, %s, %s, %s, now() + make_interval(secs => %s), now() + make_interval(secs => %s), %s)",
-        [id, token_hash(token), person["id"], agent, session.SECONDS, *(confirmed or (None, None))],
-    )
-    response.set_cookie(COOKIE, token, max_age=session.SECONDS, path="/", secure=True, httponly=True, samesite="strict")
-    return {"person": {name: person[name] for name in ("id", "name", "role")}}
-
-
 async def _enrolling(link: Link, token: str) -> Row:
     query = """select person.* from enrolment join person on person.id = person_id
         where token_hash = %s and used_at is null and expires_at > now() and disabled_at is null"""
@@ -231,21 +208,3 @@ async def _to_sign(request: Request, link: Link, who: Caller, wanted: WantedInte
     allowed = [bytes(record["id"]) for record in await rows.rows(link, query, [who.person["id"]])]
     options = request.app.state.passkeys.request(intent.challenge, allowed)
     return IntentToSign(intent=intent.as_dict(), text=intent.text, public_key=options)
-
-
-def fresh(kind: str, target: str) -> Intent:
-    """An intent that nobody signed yet."""
-    return Intent(kind, target, secrets.token_hex(16), int(time.time()) + LIFE_SECONDS - 5)
-
-
-async def proof_of(link: Link, who: Caller, kind: str, target: str, signed: SignedIntent | None) -> dict[str, Any]:
-    """The proof of the caller's intent, which the worker will check; raises a 403 if there is none."""
-    if who.presented is not None and who.key is not None:
-        intent = fresh(kind, target)
-        return {"intent": intent.as_dict(), "key": who.key["id"], "proof": who.presented.proof(intent.canonical)}
-    if signed is None:
-        reason = "has to be signed with a passkey"
-        remedy = "ask POST /api/intents, sign it, and send it as `intent`; or use a key with the scope for it"
-        raise Problem(HTTPStatus.FORBIDDEN, "intent", kind, reason, remedy)
-    Intent.parsed(signed.intent).require(kind, target)
-    return {"intent": signed.intent, "credential": signed.credential}

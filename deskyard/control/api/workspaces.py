@@ -8,10 +8,11 @@ from fastapi import APIRouter, Depends, Response
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Once, Repeat, Wanted, admit, known
 from deskyard.control.api.caller import Caller, Connection, Row, may
-from deskyard.control.api.desktops import for_a_task, require_workspace, where
+from deskyard.control.api.desktops import where
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.desktops import FleetAction, FleetAnswer, Workspace
 from deskyard.control.api.forms.work import Operation
+from deskyard.control.api.named import for_a_task, require_workspace
 from deskyard.control.api.problem import Problem
 from deskyard.control.halting.kinds import lane
 from deskyard.control.machines.upgrades import Upgrades

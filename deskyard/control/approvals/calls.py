@@ -11,8 +11,8 @@ from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.approvals import Approval, ApprovalState, Decision
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.api.proof import proof_of
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
 from deskyard.control.approvals.target import KIND, target

@@ -10,12 +10,12 @@ from pydantic import Field, StrictInt
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted, note
 from deskyard.control.api.caller import Caller, Connection, Link, may
-from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms.base import Form, Label, Page
 from deskyard.control.api.forms.signing import Signed, SignedIntent
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.api.people import proof_of
+from deskyard.control.api.named import require_workspace
 from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.api.proof import proof_of
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
 from deskyard.control.people.scopes import ADMIN, APPROVALS, DECIDE, ROLES

@@ -12,9 +12,9 @@ from deskyard.control.api.caller import Caller, Link, Row, may
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.signing import SignedIntent
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.api.operations import require
-from deskyard.control.api.people import proof_of
+from deskyard.control.api.named import require_operation
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.proof import proof_of
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
 from deskyard.control.consent.target import KIND, OWN, REFUSED, target
@@ -41,7 +41,7 @@ async def decide(
     """
 
     async def make() -> Wanted:
-        found = await require(asked.link, who, id)
+        found = await require_operation(asked.link, who, id)
         if found["state"] != "waiting":
             remedy = "see GET /api/operations?state=waiting"
             raise Problem(HTTPStatus.CONFLICT, "operation", id, f"is {found['state']}, and waits for nobody", remedy)

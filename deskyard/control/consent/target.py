@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from deskyard.control.founding.target import END
-from deskyard.control.machines.target import DESTROY, UPGRADE, upgrade_target
-from deskyard.control.people.intent import CREATE
+from deskyard.control.machines.target import UPGRADE, upgrade_target
+from deskyard.control.people.intent import CREATE, DESTROY, END
 from deskyard.control.upkeep.signed import ALLOW, RESTORE
 
 KIND = "operation.decide"

@@ -14,8 +14,8 @@ from deskyard.control.api.caller import Caller, Link, Row, may
 from deskyard.control.api.forms.base import Form, Label
 from deskyard.control.api.forms.signing import Signed, SignedIntent
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.api.proof import proof_of
 from deskyard.control.credentials import target
 from deskyard.control.credentials.giver import KEY_AT_HOST, PERSON_AT_HOST, RULED, Giver
 from deskyard.control.credentials.target import DAYS, MOST_DAYS, MOST_NAME, Invitation, NewKey, Removal

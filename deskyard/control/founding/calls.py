@@ -9,13 +9,14 @@ from pydantic import Field
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted
 from deskyard.control.api.caller import Caller, Link, may
-from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms.base import Form, Label
 from deskyard.control.api.forms.signing import SignedIntent
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.api.people import proof_of
+from deskyard.control.api.named import require_workspace
 from deskyard.control.api.problem import Problem
-from deskyard.control.founding.target import END, FOUND, PREVIEW, end_target, found_target
+from deskyard.control.api.proof import proof_of
+from deskyard.control.founding.target import FOUND, PREVIEW, end_target, found_target
+from deskyard.control.people.intent import END
 from deskyard.control.people.scopes import ADMIN
 from deskyard.control.quotas import admission as quotas
 from deskyard.model.workspace import Workspace

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deskyard.control.founding.target import END, FOUND, PREVIEW, SIGNED_OF_A_DESKTOP
+from deskyard.control.founding.target import FOUND, PREVIEW, SIGNED_OF_A_DESKTOP
+from deskyard.control.people.intent import END
 from deskyard.errors import DeskyardError
 from deskyard.plan.power import NoRoom
 

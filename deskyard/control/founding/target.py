@@ -7,7 +7,7 @@ from typing import Any
 from deskyard.errors import ConfigError
 from deskyard.model.workspace import Workspace
 
-FOUND, END, PREVIEW = "workspace.create", "workspace.destroy", "destroy.preview"
+FOUND, PREVIEW = "workspace.create", "destroy.preview"
 # With a space or a separator in a name, two wishes would have the same line.
 NAME = re.compile(r"[A-Za-z0-9._/-]+")
 IMAGE = Workspace.model_fields["image"].default

@@ -8,11 +8,13 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from deskyard.control.api import people, rows
-from deskyard.control.api.caller import Link, own_page, token_hash
+from deskyard.control.api import rows
+from deskyard.control.api.caller import Link, own_page
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.session import Confirmed, signed_in
 from deskyard.control.identity.door import Door
+from deskyard.control.people.token import token_hash
 
 router = APIRouter(prefix="/api", tags=["people"])
 # Who began: an answer that another browser brings back counts nothing, and signs nobody in as somebody else.
@@ -71,15 +73,13 @@ async def answer(request: Request, response: Response, back: Back) -> dict[str, 
         return await _signed_in(request, response, link, id, confirmed)
 
 
-async def _signed_in(
-    request: Request, response: Response, link: Link, id: str, confirmed: people.Confirmed
-) -> dict[str, Any]:
+async def _signed_in(request: Request, response: Response, link: Link, id: str, confirmed: Confirmed) -> dict[str, Any]:
     query = """select person.*, (select count(*) from passkey where person_id = person.id) as passkeys
         from person where id = %s and disabled_at is null"""
     person = await rows.row(link, query, [id])
     if person is None:
         raise Problem(HTTPStatus.FORBIDDEN, "person", None, "was removed", "ask whoever runs Mission Control")
-    began = await people.signed_in(request, response, link, person, confirmed)
+    began = await signed_in(request, response, link, person, confirmed)
     return {**began, "passkeys": person["passkeys"]}
 
 

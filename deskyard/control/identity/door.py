@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from deskyard.control.api.people import Confirmed
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.session import Confirmed
 
 # Longer than the three questions to a provider take at worst.
 SECONDS = 35.0

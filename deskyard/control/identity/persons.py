@@ -4,7 +4,6 @@ A mail links once, where the host offered that, and never again: mails change ha
 and is looked at whenever they sign in; what the host said of a person stands above every rule.
 """
 
-import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -14,14 +13,13 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.identity.declared import Declared, Rule
 from deskyard.control.identity.refusal import NotHere
+from deskyard.control.people.mail import verified_mail
 from deskyard.control.store.connection import Link, Row
 
 ASK = "ask whoever runs Mission Control: ./inv control.person NAME --mail ADDRESS, or a rule of ./inv control.oidc"
-MOST_MAIL, MOST_GROUPS = 254, 1000
+MOST_GROUPS = 1000
 # What a person of a rule has without one: role, workspaces, rule.
 NOTHING: tuple[str, list[str], None] = ("viewer", [], None)
-# It may become a name, which people copy into a shell: nothing that means something there.
-MAIL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\Z")
 
 
 def person_of(link: Link, declared: Declared, claims: Mapping[str, Any]) -> str:
@@ -50,14 +48,6 @@ def person_of(link: Link, declared: Declared, claims: Mapping[str, Any]) -> str:
     if person["by_rule"] and rule is None:
         raise NotHere("person", person["name"], "is of no rule any more", ASK)
     return str(person["id"])
-
-
-def verified_mail(claims: Mapping[str, Any]) -> str | None:
-    """The mail that the provider says it verified, in lower case; None if it says anything else."""
-    mail, verified = claims.get("email"), claims.get("email_verified")
-    if verified is not True or not isinstance(mail, str) or not 3 <= len(mail) <= MOST_MAIL:
-        return None
-    return mail.lower() if MAIL.match(mail) else None
 
 
 def _groups(claims: Mapping[str, Any], name: str) -> list[str]:

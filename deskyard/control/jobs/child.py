@@ -21,7 +21,7 @@ from deskyard.control.halting.kinds import KINDS as HALTING
 from deskyard.control.jobs.target import desktop_target
 from deskyard.control.machines import removal
 from deskyard.control.machines.jobs import JOBS as MACHINES
-from deskyard.control.machines.target import DESTROY
+from deskyard.control.people.intent import DESTROY
 from deskyard.control.tasks.jobs import JOBS as TASKS
 from deskyard.control.upkeep.jobs import JOBS as UPKEEP
 from deskyard.errors import DeskyardError

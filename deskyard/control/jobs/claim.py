@@ -13,8 +13,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from deskyard.control.founding.target import END
-from deskyard.control.machines.target import DESTROY
+from deskyard.control.people.intent import DESTROY, END
 from deskyard.control.store.connection import Link, Row
 
 LEASE_SECONDS = 30.0

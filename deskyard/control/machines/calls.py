@@ -8,12 +8,12 @@ from pydantic import Field, StrictBool
 
 from deskyard.control.api.admission import Asked, Wanted
 from deskyard.control.api.caller import Caller, may
-from deskyard.control.api.desktops import require_kept
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.signing import SignedIntent
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.api.people import proof_of
+from deskyard.control.api.named import require_kept
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.proof import proof_of
 from deskyard.control.machines.target import PREVIEW, UPGRADE, upgrade_target
 from deskyard.control.machines.upgrades import without
 from deskyard.control.people.scopes import DESTROY, WRITE

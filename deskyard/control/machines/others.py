@@ -5,7 +5,7 @@ from http import HTTPStatus
 from deskyard.control.api import rows
 from deskyard.control.api.caller import Link
 from deskyard.control.api.problem import Problem
-from deskyard.control.machines.target import DESTROY
+from deskyard.control.people.intent import DESTROY
 
 
 async def require_others(link: Link, id: str) -> None:

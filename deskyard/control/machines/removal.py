@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 
-from deskyard.control.machines.target import DESTROY
+from deskyard.control.people.intent import DESTROY
 from deskyard.control.store.connection import Link
 from deskyard.errors import DeskyardError
 from deskyard.host.deadline import Deadline

@@ -7,7 +7,6 @@ from typing import Any
 from deskyard.errors import ConfigError
 
 UPGRADE, PREVIEW = "desktop.upgrade", "upgrade.preview"
-DESTROY = "desktop.destroy"
 # With a space or a separator in a name, two wishes would have the same line.
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 

@@ -8,8 +8,8 @@ from deskyard.control.api.admission import Wanted
 from deskyard.control.api.caller import Caller, Link, Row
 from deskyard.control.api.forms.desktops import Skipped, Upgrade
 from deskyard.control.api.forms.signing import MOST_TARGET, SignedIntent
-from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.proof import proof_of
 from deskyard.control.machines.target import UPGRADE, upgrade_target
 
 # An exchange begins and ends with a desktop that runs.

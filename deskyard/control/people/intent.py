@@ -10,17 +10,17 @@ from typing import Any
 from deskyard.errors import ConfigError
 
 LIFE_SECONDS = 300
-CREATE = "desktop.create"
+CREATE, DESTROY, END = "desktop.create", "desktop.destroy", "workspace.destroy"
 # What takes data away, reveals it or opens the network; each needs a signature or the proof of a key.
 SIGNED = {
-    "desktop.destroy": "Destroy desktop {target} and all its data, with no way back but a backup",
+    DESTROY: "Destroy desktop {target} and all its data, with no way back but a backup",
     "task.release": "End a desktop for a task, and lose all its data (desktop, machine): {target}",
     "desktop.session": "Open a desktop (desktop, how, for which key of a browser): {target}",
-    "desktop.create": "Make a desktop that gets keys of its workspace (desktop, keys): {target}",
+    CREATE: "Make a desktop that gets keys of its workspace (desktop, keys): {target}",
     "snapshot.restore": "Put a desktop back to a snapshot, and lose what changed since (desktop, snapshot): {target}",
     "desktop.upgrade": "Give desktops another system, and lose what their disks hold outside of /home: {target}",
     "workspace.create": "Make a workspace with a gateway and desktops: {target}",
-    "workspace.destroy": "Destroy a workspace and all data of its desktops, with no way back but a backup: {target}",
+    END: "Destroy a workspace and all data of its desktops, with no way back but a backup: {target}",
     "egress.allow": "Let the desktops of a workspace reach a name (workspace, name, how long): {target}",
     "approval.decide": "Answer what a desktop wants to reach (ticket, desktop, name, answer): {target}",
     "operation.decide": "Answer what somebody wants to do (answer, operation, what, who): {target}",

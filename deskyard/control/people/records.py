@@ -10,11 +10,11 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.api.caller import fresh_token
-from deskyard.control.identity.persons import verified_mail
 from deskyard.control.people import enrolment
 from deskyard.control.people.keys import Key
+from deskyard.control.people.mail import verified_mail
 from deskyard.control.people.scopes import ADMIN, GIVES, ROLES, SCOPES
+from deskyard.control.people.token import fresh_token
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 

@@ -10,9 +10,9 @@ from pydantic import Field
 from deskyard.control.answers.kept import Answered
 from deskyard.control.api import rows
 from deskyard.control.api.caller import Caller, Link, may
-from deskyard.control.api.chat import require
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.conversations import Question
+from deskyard.control.api.named import require_conversation
 from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.people.scopes import CHAT
 
@@ -34,7 +34,7 @@ async def answer(
 
 
 async def _taken(link: Link, who: Caller, id: str, message: str, question: str, chosen: Chosen) -> Question:
-    await require(link, who, id)
+    await require_conversation(link, who, id)
     query = f"{rows.MESSAGE} where id = %s and conversation_id = %s"
     found = await rows.row(link, query, [message, id])
     shown = next((each for each in rows.questions(found) if each.id == question), None) if found else None

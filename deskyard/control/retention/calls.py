@@ -13,8 +13,8 @@ from deskyard.control.api.caller import Caller, Connection, Link, Row, may
 from deskyard.control.api.forms.base import Form, Label, Page
 from deskyard.control.api.forms.signing import Signed, SignedIntent
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.api.people import proof_of
 from deskyard.control.api.problem import unknown
+from deskyard.control.api.proof import proof_of
 from deskyard.control.people.scopes import ADMIN, READ
 from deskyard.control.retention import policy
 from deskyard.control.retention.policy import MOST_DAYS, Policy

@@ -11,12 +11,12 @@ from pydantic import Field
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
-from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms.base import Form, Label, Page
 from deskyard.control.api.forms.signing import SignedIntent
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.api.people import proof_of
+from deskyard.control.api.named import require_workspace
 from deskyard.control.api.problem import Problem, unknown
+from deskyard.control.api.proof import proof_of
 from deskyard.control.people.scopes import DESTROY, READ, WRITE
 from deskyard.control.quotas import admission as quotas
 from deskyard.control.tasks.target import BEGIN, RELEASE, release_target

@@ -11,8 +11,8 @@ from fastapi.responses import StreamingResponse
 from deskyard.control.api import rows
 from deskyard.control.api.admission import note
 from deskyard.control.api.caller import Caller, Connection, may
-from deskyard.control.api.chat import require
 from deskyard.control.api.forms.conversations import Conversation, Transcript, Transcripts
+from deskyard.control.api.named import require_conversation
 from deskyard.control.api.problem import unknown
 from deskyard.control.people.scopes import READ
 from deskyard.control.transcripts import written
@@ -31,7 +31,7 @@ OF = "split_part(c.desktop_id, '.', 1) = %s"
 @router.get("/conversations/{id}/export", response_model=Transcript, responses=IN_MARKDOWN)
 async def export(request: Request, link: Connection, who: Reader, id: str, format: Way = "json") -> StreamingResponse:
     """Export a whole conversation, the oldest message first."""
-    conversation = rows.conversation(await require(link, who, id))
+    conversation = rows.conversation(await require_conversation(link, who, id))
     await note(link, who.actor, "conversation.export", id, desktop=conversation.desktop_id, format=format)
     said = written.each(request.app.state.pool, conversation)
     parts = written.as_markdown(conversation, said) if format == "markdown" else written.as_json(conversation, said)

@@ -9,12 +9,12 @@ from pydantic import AfterValidator, Field, StrictInt
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted
 from deskyard.control.api.caller import Caller, may
-from deskyard.control.api.desktops import require_kept, require_workspace
 from deskyard.control.api.forms.base import Form
 from deskyard.control.api.forms.signing import SignedIntent
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.api.people import proof_of
+from deskyard.control.api.named import require_kept, require_workspace
 from deskyard.control.api.problem import Problem
+from deskyard.control.api.proof import proof_of
 from deskyard.control.approvals import rules
 from deskyard.control.people.scopes import DECIDE, DESTROY, WRITE
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, RULED, allow_target, restore_target

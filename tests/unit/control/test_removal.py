@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from deskyard.control.founding.target import END
 from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.child import JOBS
 from deskyard.control.machines import removal
-from deskyard.control.machines.target import DESTROY
+from deskyard.control.people.intent import DESTROY, END
 from deskyard.declaration import declaration
 from deskyard.declaration.desktop_list import undeclare
 from deskyard.engine.stack import WorkspaceStack
@@ -143,7 +142,6 @@ KILLED = """
 import os, signal
 from deskyard.control.jobs import claim as claims
 from deskyard.control.machines import removal
-from deskyard.control.machines.target import DESTROY
 from deskyard.workspace import workspace
 
 workspace.up = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)

@@ -11,8 +11,8 @@ from pydantic import Field, StrictInt
 from deskyard.control.api import rows
 from deskyard.control.api.admission import in_the_name_of
 from deskyard.control.api.caller import Connection, Row
-from deskyard.control.api.desktops import require_workspace
 from deskyard.control.api.forms.base import Form, Page
+from deskyard.control.api.named import require_workspace
 from deskyard.control.api.problem import Problem
 from deskyard.control.api.unchanged import Conditions
 from deskyard.control.api.watch.usage import MOST_MICROS, Admin, Reader
