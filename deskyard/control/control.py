@@ -12,21 +12,20 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from deskyard.control import backup
 from deskyard.control.anchors.gateways import Gateways
 from deskyard.control.anchors.proof import prove
 from deskyard.control.anchors.source import source
 from deskyard.control.e2b import declared as e2b
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
+from deskyard.control.ground.settings import PORT, Settings, kept
 from deskyard.control.identity import declared
 from deskyard.control.identity.declared import Declared
 from deskyard.control.people import records
 from deskyard.control.process import pages
 from deskyard.control.process.noted import end_left
-from deskyard.control.process.settings import PORT, Settings, kept
 from deskyard.control.process.unit import Unit
 from deskyard.control.state import door_answers, door_fault, ready, runs, state, supervisor
-from deskyard.control.store import migration
+from deskyard.control.store import backup, migration
 from deskyard.control.store.administrator import nobody_asks
 from deskyard.control.store.cluster import OWNER, Cluster
 from deskyard.control.store.connection import Link

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.control.e2b import declared
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
+from deskyard.control.ground.settings import kept
 from deskyard.control.process.noted import noted
-from deskyard.control.process.settings import kept
 from deskyard.control.process.unit import Unit, is_installed
 from deskyard.host.background import Background
 from deskyard.host.deadline import Alarm

@@ -54,7 +54,7 @@ def down(_: Context) -> None:
 @command(changes=Unnoted.LOOKS, help={"json": "print JSON"})
 def status(_: Context, json: bool = False) -> None:
     """Say whether Mission Control runs, and each of its processes; exit code 1 if it is not ready."""
-    from deskyard.control.folder import Folder
+    from deskyard.control.ground.folder import Folder
     from deskyard.control.state import state
 
     found = state(Folder())

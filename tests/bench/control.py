@@ -20,13 +20,13 @@ import httpx
 import psycopg
 from psycopg.rows import dict_row
 
-from deskyard.control import backup
 from deskyard.control.api import rows
-from deskyard.control.folder import Folder
-from deskyard.control.jobs import claim as claims
+from deskyard.control.ground.folder import Folder
+from deskyard.control.ground.settings import Settings
 from deskyard.control.process import pages
-from deskyard.control.process.settings import Settings
+from deskyard.control.queue import claim as claims
 from deskyard.control.recorder import chain
+from deskyard.control.store import backup
 from deskyard.control.store.cluster import OWNER, RECORDER, WORKER, Cluster
 from deskyard.control.store.connection import connect
 from deskyard.errors import CommandError

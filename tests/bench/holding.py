@@ -16,9 +16,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from deskyard.control.approvals.follow import Follower
+from deskyard.control.ground.settings import Settings
 from deskyard.control.link.gateways import tickets
 from deskyard.control.process import proxy
-from deskyard.control.process.settings import Settings
 from deskyard.control.store.cluster import LINK
 from deskyard.gateway.machine.layout import Layout
 from deskyard.plan.account import MANAGER

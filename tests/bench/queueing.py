@@ -16,9 +16,9 @@ from statistics import median
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs import claim as claims
-from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.slots import SHARES, full, slots
+from deskyard.control.queue import claim as claims
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link
 from deskyard.host.progress import step
 from deskyard.lab.quantile import quantile

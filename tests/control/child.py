@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deskyard.control.confinement import die_with_parent
+from deskyard.control.ground.confinement import die_with_parent
 from deskyard.host.background import Background
 
 LAB = Path(os.environ["LAB"])

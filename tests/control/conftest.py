@@ -6,7 +6,7 @@ from functools import partial
 import httpx
 import pytest
 
-from deskyard.control.confinement import LATE
+from deskyard.control.ground.confinement import LATE
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import Link, connect
 from tests.control.lab import CHILD, EVERYTHING, Lab, lab, lab_elsewhere

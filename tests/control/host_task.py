@@ -6,7 +6,7 @@ from pathlib import Path
 from invoke.main import program
 
 from deskyard.control import control
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.control.store.cluster import Cluster
 from tests.control.lab import ACCOUNTS, TREE
 

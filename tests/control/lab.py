@@ -22,8 +22,8 @@ import httpx
 import psycopg
 from psycopg.rows import dict_row
 
-from deskyard.control.confinement import closed_network
-from deskyard.control.folder import Accounts, Folder, ids
+from deskyard.control.ground.confinement import closed_network
+from deskyard.control.ground.folder import Accounts, Folder, ids
 from deskyard.control.people.keys import Key
 from deskyard.control.store import migration
 from deskyard.control.store.address import parsed

@@ -15,7 +15,7 @@ import pytest
 
 from deskyard.control import control
 from deskyard.control.control import Control
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.control.process import pages
 from tests.control.lab import ACCOUNTS, WAIT_SECONDS
 from tests.support.ports import free_ports

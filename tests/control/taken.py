@@ -13,7 +13,7 @@ CONFINED = """
 import sys
 sys.path.insert(0, {tree!r})
 import psycopg, contextlib, json, socket, os, pathlib, encodings.idna
-from deskyard.control.confinement import confine
+from deskyard.control.ground.confinement import confine
 from deskyard.errors import DeskyardError
 confine({account!r}, network={network}, namespace={namespace})
 {body}

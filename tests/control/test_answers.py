@@ -13,7 +13,7 @@ import pytest
 from deskyard.control.answers import kept
 from deskyard.control.api.application import create
 from deskyard.control.api.pages import Pages
-from deskyard.control.jobs import claim
+from deskyard.control.queue import claim
 from deskyard.control.store.cluster import WEB
 from deskyard.control.store.connection import Link
 from tests.control.lab import EVERYTHING, ORIGIN, WAIT_SECONDS, Lab

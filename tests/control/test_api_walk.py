@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.control.folder import ids
+from deskyard.control.ground.folder import ids
+from deskyard.control.ground.settings import PORT, Settings
 from deskyard.control.process import proxy
-from deskyard.control.process.settings import PORT, Settings
 from deskyard.host.deadline import Deadline
 from tests.control.lab import ACCOUNTS, TREE, WAIT_SECONDS, Lab
 from tests.control.task_bench import begun

@@ -9,10 +9,9 @@ import httpx
 import psycopg
 import pytest
 
-from deskyard.control import backup
-from deskyard.control.folder import Folder
-from deskyard.control.process.settings import Settings, kept
-from deskyard.control.store import cluster, migration
+from deskyard.control.ground.folder import Folder
+from deskyard.control.ground.settings import Settings, kept
+from deskyard.control.store import backup, cluster, migration
 from deskyard.control.store.cluster import OWNER, WEB, Cluster
 from deskyard.control.store.connection import connect
 from deskyard.errors import ConfigError, DeskyardError, HostError

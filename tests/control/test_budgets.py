@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from deskyard.control.store.connection import Link
+from deskyard.control.usage.sight import Sight
 from deskyard.control.watch import budgets
 from deskyard.control.watch.__main__ import look_once
 from deskyard.control.watch.rules import Eye
-from deskyard.control.watch.sight import Sight
 from tests.control.lab import Lab
 from tests.control.watching import ask_for_closing, look, opened
 

@@ -13,13 +13,13 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.credentials import target
 from deskyard.control.credentials.target import INVITE, KEY, REMOVE
-from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.running import CHILD, Runner
 from deskyard.control.jobs.standby import Standby
 from deskyard.control.people import records
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.keys import Key
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.queue import claim as claims
 from deskyard.control.store.cluster import WEB, WORKER
 from deskyard.control.store.connection import connect
 from deskyard.errors import ConfigError

@@ -14,9 +14,9 @@ import pytest
 from cryptography import x509
 
 from deskyard.control import control
-from deskyard.control.confinement import LATE
 from deskyard.control.e2b.declared import Declared
-from deskyard.control.folder import ids
+from deskyard.control.ground.confinement import LATE
+from deskyard.control.ground.folder import ids
 from deskyard.errors import ConfigError
 from deskyard.host.background import start_time
 from deskyard.host.deadline import Deadline

@@ -11,10 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from deskyard.control import backup
-from deskyard.control.folder import Folder, ids
-from deskyard.control.process.settings import Settings, kept
-from deskyard.control.store import administrator, cluster, migration
+from deskyard.control.ground.folder import Folder, ids
+from deskyard.control.ground.settings import Settings, kept
+from deskyard.control.store import administrator, backup, cluster, migration
 from deskyard.control.store.address import VARIABLE, parsed, wanted
 from deskyard.control.store.cluster import (
     DATABASE,

@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from pydantic import BaseModel
 
 from deskyard.control.api import feed
-from deskyard.control.jobs import claim as claims
+from deskyard.control.queue import claim as claims
 from deskyard.control.store.cluster import OWNER
 from tests.control.lab import EVERYTHING, WAIT_SECONDS, Lab
 from tests.control.stream import watching

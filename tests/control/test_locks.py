@@ -14,7 +14,7 @@ from deskyard.control.identity.refusal import NotHere
 from deskyard.control.jobs.observer import write_declared, write_state
 from deskyard.control.store.cluster import IDENTITY, WORKER
 from deskyard.control.store.connection import Link, connect
-from deskyard.control.watch import sight
+from deskyard.control.usage import sight
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.host.deadline import Deadline

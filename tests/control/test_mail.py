@@ -13,7 +13,7 @@ import pytest
 from invoke import Context, Exit
 
 from deskyard.control.control import Control
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.control.store.cluster import OWNER
 from deskyard.control.store.connection import Link, connect
 from deskyard.control.watch.mail import Mailer, MailServer, kept, message

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from deskyard.control.jobs import claim as claims
+from deskyard.control.queue import claim as claims
 from deskyard.control.store.cluster import WORKER
 from deskyard.host.background import start_time
 from tests.control import kills

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from deskyard.control.e2b.declared import Declared
-from deskyard.control.folder import Accounts, Folder
+from deskyard.control.ground.folder import Accounts, Folder
+from deskyard.control.ground.settings import Settings
 from deskyard.control.process import proxy
-from deskyard.control.process.settings import Settings
 from deskyard.host.deadline import Deadline
 from tests.support.ports import free_ports
 from tests.support.pve.certificate import issue

@@ -12,11 +12,11 @@ import httpx
 import psycopg
 import pytest
 
-from deskyard.control import remains
-from deskyard.control.jobs import claim as claims
-from deskyard.control.jobs.claim import Claim
+from deskyard.control.jobs import remains
+from deskyard.control.jobs.remains import Remains
 from deskyard.control.jobs.slots import MOST
-from deskyard.control.remains import Remains
+from deskyard.control.queue import claim as claims
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.cluster import WEB
 from deskyard.control.store.connection import Link
 from deskyard.engine import command as engine

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from deskyard.control.jobs.claim import MOST_ATTEMPTS, MOST_ROOM_SECONDS
+from deskyard.control.queue.claim import MOST_ATTEMPTS, MOST_ROOM_SECONDS
 from tests.control.lab import Lab
 
 WHY = "waits for room: 100 MiB are free"

@@ -14,8 +14,8 @@ from deskyard.control.jobs import observer as observer_module
 from deskyard.control.jobs.observer import Observer, go_on, write_event
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import Link
-from deskyard.control.watch import sight
-from deskyard.control.watch.sight import Sight
+from deskyard.control.usage import sight
+from deskyard.control.usage.sight import Sight
 from deskyard.errors import SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.life.events import Ask, End, Event

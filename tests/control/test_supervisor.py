@@ -9,9 +9,9 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from deskyard.control.confinement import LATE
 from deskyard.control.control import Control
-from deskyard.control.folder import ids
+from deskyard.control.ground.confinement import LATE
+from deskyard.control.ground.folder import ids
 from deskyard.control.identity.declared import Declared
 from deskyard.errors import ConfigError, HostError
 from deskyard.host.background import start_time

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from deskyard.control.approvals import follow
 from deskyard.control.store.connection import Link
 from deskyard.control.upkeep.moments import DECISIONS, KEPT, of_door, of_egress
-from deskyard.control.watch.sight import close_unseen
+from deskyard.control.usage.sight import close_unseen
 from tests.control.lab import EVERYTHING, Lab
 from tests.control.test_approvals import TICKET
 

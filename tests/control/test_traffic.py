@@ -16,7 +16,7 @@ from deskyard.control.api.problem import Problem
 from deskyard.control.api.watch import traffic
 from deskyard.control.api.watch.traffic import MOST
 from deskyard.control.store.cluster import WORKER
-from deskyard.control.watch import usage
+from deskyard.control.usage import usage
 from tests.control.lab import Lab
 from tests.control.test_usage import DAY, HOUR, WINDOW, claimed, price, ran
 

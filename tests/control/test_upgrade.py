@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.control.store import migration
 from deskyard.control.store.cluster import LINK, OWNER, Cluster, stop
 from deskyard.control.store.connection import connect

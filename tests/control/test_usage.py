@@ -14,8 +14,8 @@ import pytest
 from deskyard.control.jobs.observer import write_event
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import connect
-from deskyard.control.watch import usage
-from deskyard.control.watch.sight import close_unseen
+from deskyard.control.usage import usage
+from deskyard.control.usage.sight import close_unseen
 from deskyard.life.events import Event
 from deskyard.wire.stages import Stage
 from tests.control.lab import Lab

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 
-from deskyard.control.jobs.claim import LEASE_SECONDS
 from deskyard.control.process.postmaster import LONGEST_PAUSE
+from deskyard.control.queue.claim import LEASE_SECONDS
 from deskyard.host.deadline import Deadline
 from tests.control.lab import START_SECONDS, WAIT_SECONDS
 from tests.control.site import Site

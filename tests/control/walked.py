@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.control.jobs import child as product
 from deskyard.control.store.cluster import Cluster
 from tests.control import child, seated

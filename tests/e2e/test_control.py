@@ -18,7 +18,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from deskyard.control.anchors.visit import HEAD
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.control.store.cluster import OWNER, Cluster
 from deskyard.control.store.connection import Link, connect
 from deskyard.host.deadline import Deadline

@@ -12,9 +12,9 @@ import pytest
 from deskyard_sdk.mission import AsyncMissionControl
 
 from deskyard.control.e2b.declared import Declared
-from deskyard.control.folder import Accounts, Folder
+from deskyard.control.ground.folder import Accounts, Folder
+from deskyard.control.ground.settings import Settings
 from deskyard.control.process import proxy
-from deskyard.control.process.settings import Settings
 from deskyard.host.deadline import Deadline
 from tests.gateway.authority import Authority
 from tests.gateway.support import Gateway

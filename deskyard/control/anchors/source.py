@@ -2,7 +2,7 @@
 
 import secrets
 
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.host.secret_file import write_secret
 
 

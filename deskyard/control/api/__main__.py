@@ -15,7 +15,7 @@ import uvicorn
 
 from deskyard.control.api.application import create
 from deskyard.control.api.pages import Pages
-from deskyard.control.confinement import confine, die_with_parent, preload
+from deskyard.control.ground.confinement import confine, die_with_parent, preload
 from deskyard.control.identity.door import Door
 
 BACKLOG = 512

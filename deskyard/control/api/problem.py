@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from deskyard.control.problem import members
+from deskyard.control.ground.problem import members
 from deskyard.errors import DeskyardError
 
 MEDIA_TYPE = "application/problem+json"

@@ -17,7 +17,7 @@ from deskyard.control.api.forms.conversations import Claimed, Conversation, Mess
 from deskyard.control.api.forms.desktops import Desktop, Workspace
 from deskyard.control.api.forms.work import Consent, LogLine, Operation
 from deskyard.control.api.problem import Problem
-from deskyard.control.jobs.parts import settled
+from deskyard.control.queue.parts import settled
 
 MOST_ITEMS = 1000
 # Of a worker that renews every some seconds, nothing was heard for so long: it is gone.

@@ -9,10 +9,10 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals.target import answered_by
+from deskyard.control.ground.threads import Threads
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
 from deskyard.control.store.upsert import upsert
-from deskyard.control.threads import Threads
 from deskyard.errors import DeskyardError
 
 # Workspaces change by events; this often they are looked at whatever was heard.

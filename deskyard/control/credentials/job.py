@@ -6,10 +6,10 @@ from deskyard.control.credentials import giver as givers
 from deskyard.control.credentials import target
 from deskyard.control.credentials.giver import Giver
 from deskyard.control.credentials.target import Invitation, NewKey, Removal
-from deskyard.control.jobs.claim import Claim
 from deskyard.control.opening import secret
 from deskyard.control.people import records
 from deskyard.control.people.records import Given
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link, Row
 from deskyard.errors import ConfigError
 

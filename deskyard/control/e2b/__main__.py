@@ -10,7 +10,7 @@ import logging
 import signal
 import sys
 
-from deskyard.control.confinement import confine, die_with_parent, preload
+from deskyard.control.ground.confinement import confine, die_with_parent, preload
 from deskyard.host.places import tree
 
 LIBRARIES = (

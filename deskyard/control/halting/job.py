@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from deskyard.control.halting.kinds import FREEZE, KINDS
-from deskyard.control.jobs.claim import Claim
-from deskyard.control.jobs.target import desktop_target
+from deskyard.control.queue.claim import Claim
+from deskyard.control.queue.target import desktop_target
 from deskyard.control.store.connection import Link
 from deskyard.errors import SiteError
 

@@ -12,7 +12,7 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from deskyard.control.confinement import confine, die_with_parent, preload
+from deskyard.control.ground.confinement import confine, die_with_parent, preload
 from deskyard.control.identity import declared
 from deskyard.control.identity.provider import Provider
 from deskyard.control.identity.service import Handler, Server, SignIns

@@ -14,14 +14,14 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deskyard.control.confinement import die_with_parent
 from deskyard.control.founding.jobs import JOBS as FOUNDING
+from deskyard.control.ground.confinement import die_with_parent
 from deskyard.control.halting.job import job as halt
 from deskyard.control.halting.kinds import KINDS as HALTING
-from deskyard.control.jobs.target import desktop_target
 from deskyard.control.machines import removal
 from deskyard.control.machines.jobs import JOBS as MACHINES
 from deskyard.control.people.intent import DESTROY
+from deskyard.control.queue.target import desktop_target
 from deskyard.control.tasks.jobs import JOBS as TASKS
 from deskyard.control.upkeep.jobs import JOBS as UPKEEP
 from deskyard.errors import DeskyardError

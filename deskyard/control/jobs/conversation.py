@@ -7,9 +7,9 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs.claim import Claim
-from deskyard.control.jobs.parts import TOKENS, Tools, storable, tokens
 from deskyard.control.questions.asked import Questions
+from deskyard.control.queue.claim import Claim
+from deskyard.control.queue.parts import TOKENS, Tools, storable, tokens
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 from deskyard.host.deadline import Deadline

@@ -6,8 +6,8 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
-from deskyard.control.jobs.claim import Claim
 from deskyard.control.people.scopes import ADMIN, DECIDE, ROLES
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 

@@ -1,8 +1,8 @@
 """Keeps a new passkey: the worker alone may write one, for whoever an unused link was made at the host."""
 
-from deskyard.control.jobs.claim import Claim
 from deskyard.control.people.enrolment import kept
 from deskyard.control.people.passkeys import Passkeys
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 

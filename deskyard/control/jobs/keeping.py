@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deskyard.control.jobs.claim import Claim
+from deskyard.control.queue.claim import Claim
 from deskyard.control.retention.policy import Policy
 from deskyard.control.store.connection import Link
 

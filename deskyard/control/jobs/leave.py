@@ -8,7 +8,6 @@ from deskyard.control.approvals.target import KIND, target
 from deskyard.control.consent import target as consent
 from deskyard.control.credentials import target as credentials
 from deskyard.control.founding.target import FOUND, end_target, found_target
-from deskyard.control.jobs.claim import Claim
 from deskyard.control.machines.target import UPGRADE, signed_target
 from deskyard.control.opening import seal
 from deskyard.control.opening.target import SESSION, create_target, session_target
@@ -16,6 +15,7 @@ from deskyard.control.people.intent import CREATE, END, Intent, is_signed
 from deskyard.control.people.keys import prove
 from deskyard.control.people.passkeys import Passkeys, credential_id
 from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, ROLES, WRITE, bounded
+from deskyard.control.queue.claim import Claim
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link, Row
 from deskyard.control.tasks.target import BEGIN, RELEASE, release_target

@@ -21,8 +21,9 @@ from deskyard.control.store.pool import pool
 from deskyard.control.store.upsert import put
 from deskyard.control.tasks import seen as seats
 from deskyard.control.tasks.seen import agent_of
-from deskyard.control.watch import changes, sight
-from deskyard.control.watch.usage import FOLLOWED
+from deskyard.control.usage import sight
+from deskyard.control.usage.usage import FOLLOWED
+from deskyard.control.watch import changes
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.declaration.stamps import Stamps

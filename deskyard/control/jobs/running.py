@@ -25,17 +25,17 @@ from deskyard.control.consent.target import OPERATIONS
 from deskyard.control.credentials import job as credentials
 from deskyard.control.credentials.target import KINDS as GIVEN
 from deskyard.control.halting import job as halting
-from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs import deciding, enrolment, keeping, leave, waiting
-from deskyard.control.jobs.claim import Claim, Wish
 from deskyard.control.jobs.conversation import Turn
+from deskyard.control.jobs.remains import ORDERLY_SECONDS, Forced, Lost, Remains
 from deskyard.control.jobs.standby import Program, Standby
 from deskyard.control.machines import jobs as machines
 from deskyard.control.opening import secret
 from deskyard.control.opening.target import SESSION, session_target
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
-from deskyard.control.remains import ORDERLY_SECONDS, Forced, Lost, Remains
+from deskyard.control.queue import claim as claims
+from deskyard.control.queue.claim import Claim, Wish
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import AWAY
 from deskyard.control.store.pool import Lend

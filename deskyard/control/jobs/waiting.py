@@ -11,10 +11,10 @@ from deskyard.control.approvals import rules
 from deskyard.control.approvals.rules import Rule
 from deskyard.control.consent import target as consent
 from deskyard.control.consent.target import ALLOWED, AS, OPERATIONS, OWN, REFUSED, WAITS
-from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.deciding import role_of
 from deskyard.control.people.intent import Intent, is_signed
 from deskyard.control.people.scopes import DECIDE, ROLES
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link, Row
 from deskyard.errors import ConfigError
 

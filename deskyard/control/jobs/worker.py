@@ -11,15 +11,15 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs import waiting
-from deskyard.control.jobs.claim import Claim
+from deskyard.control.jobs.remains import Forced, Lost, Remains
 from deskyard.control.jobs.running import CHILD, Runner
 from deskyard.control.jobs.slots import full, slots
 from deskyard.control.jobs.standby import Standby
 from deskyard.control.machines.removal import Unfinished
 from deskyard.control.people.passkeys import Passkeys
-from deskyard.control.remains import Forced, Lost, Remains
+from deskyard.control.queue import claim as claims
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.clock import Clock
 from deskyard.control.store.connection import AWAY, Link, attend
 from deskyard.control.store.pool import pool

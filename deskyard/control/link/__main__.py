@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deskyard.control.anchors.visits import Visits
 from deskyard.control.approvals.follow import Follower
-from deskyard.control.confinement import confine, die_with_parent, preload
+from deskyard.control.ground.confinement import confine, die_with_parent, preload
 from deskyard.control.link.answers import Server
 from deskyard.control.link.asker import Asker
 from deskyard.control.link.chats import Chats

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 import psycopg
 
-from deskyard.control.jobs.parts import settled
+from deskyard.control.ground.threads import Threads
+from deskyard.control.queue.parts import settled
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
-from deskyard.control.threads import Threads
 from deskyard.errors import DeskyardError
 from deskyard.host.deadline import Deadline
 from deskyard.wire.gateway_settings import LABEL

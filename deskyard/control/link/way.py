@@ -13,7 +13,7 @@ import socketserver
 from collections.abc import Callable
 from typing import Any
 
-from deskyard.control.ending import end_at_sigterm
+from deskyard.control.link.ending import end_at_sigterm
 from deskyard.declaration import declaration
 from deskyard.engine import running
 from deskyard.errors import DeskyardError, SiteError

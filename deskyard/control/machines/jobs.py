@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deskyard.control.jobs.claim import Claim
-from deskyard.control.jobs.target import desktop_target
 from deskyard.control.machines.target import PREVIEW, UPGRADE
+from deskyard.control.queue.claim import Claim
+from deskyard.control.queue.target import desktop_target
 from deskyard.control.store.connection import Link
 
 Wanted = Mapping[str, Any]

@@ -4,8 +4,8 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs.claim import Claim
 from deskyard.control.opening import seal
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link
 
 SECONDS = 60

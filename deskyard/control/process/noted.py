@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.host.background import start_time
 from deskyard.host.deadline import Deadline
 

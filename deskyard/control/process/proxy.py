@@ -7,9 +7,9 @@ from http import HTTPStatus
 import jinja2
 
 from deskyard.control.e2b.declared import Declared
-from deskyard.control.folder import Folder, group_of
-from deskyard.control.problem import members
-from deskyard.control.process.settings import Settings
+from deskyard.control.ground.folder import Folder, group_of
+from deskyard.control.ground.problem import members
+from deskyard.control.ground.settings import Settings
 from deskyard.errors import DeskyardError
 from deskyard.host.places import tree
 

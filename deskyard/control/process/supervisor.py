@@ -16,17 +16,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from deskyard.control import backup
 from deskyard.control.anchors.source import source
-from deskyard.control.confinement import closed_network, die_with_parent
 from deskyard.control.e2b import declared as e2b
-from deskyard.control.folder import Folder, ids, name_of
+from deskyard.control.ground.confinement import closed_network, die_with_parent
+from deskyard.control.ground.folder import Folder, ids, name_of
+from deskyard.control.ground.settings import Settings, kept
 from deskyard.control.identity import declared
 from deskyard.control.process import proxy
 from deskyard.control.process.noted import DATABASE, note
 from deskyard.control.process.postmaster import FIRST_PAUSE, LONGEST_PAUSE, Postmaster
-from deskyard.control.process.settings import Settings, kept
-from deskyard.control.store import migration
+from deskyard.control.store import backup, migration
 from deskyard.control.store.cluster import IDENTITY, LINK, OWNER, RECORDER, WEB, WORKER, Cluster
 from deskyard.control.store.database import Database, database_at
 from deskyard.control.store.elsewhere import CLOSED, RELAY_PORT, RELAYED

@@ -7,7 +7,7 @@ import threading
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.confinement import confine, die_with_parent
+from deskyard.control.ground.confinement import confine, die_with_parent
 from deskyard.control.recorder.chain import START, line_hash
 from deskyard.control.store.connection import Link, attend
 

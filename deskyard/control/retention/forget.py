@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link
-from deskyard.control.watch.usage import DAY_SECONDS
+from deskyard.control.usage.usage import DAY_SECONDS
 
 AT_ONCE = 100
 ACTOR = "retention"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psycopg
 
-from deskyard.control.confinement import die_with_parent
-from deskyard.control.folder import Folder, ids, name_of
+from deskyard.control.ground.confinement import die_with_parent
+from deskyard.control.ground.folder import Folder, ids, name_of
 from deskyard.control.store.connection import Link, connect
 from deskyard.errors import HostError
 from deskyard.host.background import start_time

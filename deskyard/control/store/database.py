@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.control.store import address
 from deskyard.control.store.administrator import nobody_asks
 from deskyard.control.store.cluster import Cluster

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import psycopg
 
-from deskyard.control.folder import Folder, ids
+from deskyard.control.ground.folder import Folder, ids
 from deskyard.control.store import administrator, migration
 from deskyard.control.store.address import Address, require_no_password
 from deskyard.control.store.administrator import Administrator, failure

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from deskyard.control.confinement import confine, die_with_parent, preload
+from deskyard.control.ground.confinement import confine, die_with_parent, preload
 
 CONNECT_SECONDS = 10.0
 BLOCK = 1 << 16

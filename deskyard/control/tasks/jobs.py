@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deskyard.control.jobs.claim import Claim
-from deskyard.control.jobs.target import desktop_target
+from deskyard.control.queue.claim import Claim
+from deskyard.control.queue.target import desktop_target
 from deskyard.control.store.connection import Link
 from deskyard.control.tasks import seen
 from deskyard.control.tasks.target import BEGIN, KINDS, RELEASE, TIDY, claimer

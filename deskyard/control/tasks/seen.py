@@ -10,7 +10,7 @@ from deskyard.agent import task
 from deskyard.control.store.connection import Link
 from deskyard.control.store.upsert import put
 from deskyard.control.tasks.target import claimed
-from deskyard.control.watch import sight
+from deskyard.control.usage import sight
 from deskyard.declaration.declaration import Declared
 from deskyard.errors import ConfigError
 from deskyard.host.places import tree

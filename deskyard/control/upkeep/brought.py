@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from psycopg import sql
 
-from deskyard.control.jobs.claim import Claim
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link
 from deskyard.control.upkeep import moments, traffic
 

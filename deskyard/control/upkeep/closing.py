@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from deskyard.control.jobs.claim import Claim
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deskyard.control.jobs.target import desktop_target
+from deskyard.control.queue.target import desktop_target
 from deskyard.control.upkeep import brought, closing, look
 from deskyard.control.upkeep.signed import ALLOW, RESTORE, SECONDS
 

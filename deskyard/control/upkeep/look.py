@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from deskyard.control.jobs.parts import storable
+from deskyard.control.queue.parts import storable
 from deskyard.control.upkeep import brought
 from deskyard.control.upkeep.workspace import Workspace
 from deskyard.errors import ConfigError, DeskyardError

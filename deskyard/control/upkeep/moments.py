@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs import parts
+from deskyard.control.queue import parts
 from deskyard.control.store.connection import Link
 from deskyard.control.upkeep import refused
 from deskyard.control.upkeep.traffic import DESKTOP

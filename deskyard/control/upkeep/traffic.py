@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs.parts import line
+from deskyard.control.queue.parts import line
 from deskyard.control.store.connection import Link
 from deskyard.control.upkeep.workspace import Workspace
 from deskyard.errors import ConfigError

@@ -14,11 +14,11 @@ from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
 from deskyard.control.tasks import tidying
 from deskyard.control.upkeep import refused
+from deskyard.control.usage.sight import Sight
 from deskyard.control.watch import alerts, budgets, idle, looks, webhooks
 from deskyard.control.watch.lanes import Lanes
 from deskyard.control.watch.mail import Mailer
 from deskyard.control.watch.rules import Eye
-from deskyard.control.watch.sight import Sight
 from deskyard.control.watch.webhooks import Reach
 from deskyard.host.deadline import Deadline
 from deskyard.site import certificate_authority

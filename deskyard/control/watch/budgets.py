@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deskyard.control.store.connection import Link
-from deskyard.control.watch import usage
+from deskyard.control.usage import usage
 from deskyard.control.watch.finding import Finding, mib, moment
 
 KIND = "egress.close"

@@ -8,9 +8,9 @@ import logging
 import psycopg
 from psycopg.types.json import Jsonb
 
+from deskyard.control.ground.threads import Threads
 from deskyard.control.store.connection import Link
 from deskyard.control.store.pool import Lend
-from deskyard.control.threads import Threads
 from deskyard.control.watch import looks
 from deskyard.declaration import declaration
 from deskyard.errors import DeskyardError

@@ -8,7 +8,7 @@ from pathlib import Path
 from deskyard.control.recorder import chain
 from deskyard.control.store.clock import Clock
 from deskyard.control.store.connection import Link
-from deskyard.control.watch import budgets, looked, sight, traffic, webhooks
+from deskyard.control.watch import budgets, looked, traffic, unseen, webhooks
 from deskyard.control.watch.budgets import SpentNow
 from deskyard.control.watch.finding import Finding, moment
 from deskyard.host.deadline import Deadline
@@ -39,7 +39,7 @@ RULES = {
     "agent.error": Rule("An agent's turn failed", "hours", "do what the turn's operation says, then write to it again"),
     "agent.silent": Rule("An agent is silent", "minutes", "see its screen; stop its turn if it hangs, and write again"),
     "isolation.failed": Rule("The isolation does not hold", "", "./inv workspace.verify says all of it; then mend it"),
-    sight.RULE: Rule("A hypervisor does not answer", "minutes", "./inv site.check says why; its desktops may run on"),
+    unseen.RULE: Rule("A hypervisor does not answer", "minutes", "./inv site.check says why; its desktops may run on"),
     "gateway.silent": Rule("A gateway does not answer", "minutes", "./inv workspace.health, then workspace.up"),
     "backup.missing": Rule("No backup of Mission Control", "days", "./inv control.backup FOLDER, by a timer"),
     "desktop.unwell": Rule("A machine is not well", "findings", "do what the finding says; ./inv workspace.health"),
@@ -84,7 +84,7 @@ class Eye:
         found = link.execute("select kind, number from alert_rule where enabled").fetchall()
         numbers = {row["kind"]: int(row["number"]) for row in found}
         findings = _desktops(link, numbers) + _workspaces(link, numbers) + _operations(link, numbers)
-        findings += sight.findings(link) + _without_room(link) + _silent(link) + looked.findings(link, numbers)
+        findings += unseen.findings(link) + _without_room(link) + _silent(link) + looked.findings(link, numbers)
         findings += self._passed(link, numbers) + self._jump(link)
         findings += budgets.findings(link, spent_now) + _backup(link, numbers) + self._own(link, numbers)
         findings += webhooks.failing(link)

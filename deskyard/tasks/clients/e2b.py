@@ -37,7 +37,7 @@ def serve(
 ) -> None:
     """Answer E2B's unmodified clients with the desktops of Mission Control, until ended; prints what they need."""
     from deskyard.control.e2b import serving
-    from deskyard.control.folder import Folder
+    from deskyard.control.ground.folder import Folder
     from deskyard.control.state import state
 
     served = {"port": port, "host": host, "certificate": certificate, "certificate-key": certificate_key}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.control import state
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 
 FINE, STATUS = b"HTTP/1.1 204 No Content\r\n\r\n", b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n"
 

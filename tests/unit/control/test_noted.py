@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.control.process import noted
 from deskyard.control.process.noted import DATABASE
 from deskyard.host.background import start_time

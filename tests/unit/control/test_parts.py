@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from deskyard.control.jobs import parts
-from deskyard.control.jobs.parts import Tools, tokens
+from deskyard.control.queue import parts
+from deskyard.control.queue.parts import Tools, tokens
 from deskyard.guest.agent import turn
 
 

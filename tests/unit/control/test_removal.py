@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from deskyard.control.jobs import claim as claims
 from deskyard.control.jobs.child import JOBS
 from deskyard.control.machines import removal
 from deskyard.control.people.intent import DESTROY, END
+from deskyard.control.queue import claim as claims
 from deskyard.declaration import declaration
 from deskyard.declaration.desktop_list import undeclare
 from deskyard.engine.stack import WorkspaceStack
@@ -140,7 +140,7 @@ def test_a_desktop_that_cannot_be_put_back_now_is_kept_for_later(
 
 KILLED = """
 import os, signal
-from deskyard.control.jobs import claim as claims
+from deskyard.control.queue import claim as claims
 from deskyard.control.machines import removal
 from deskyard.workspace import workspace
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deskyard.control.folder import Folder
+from deskyard.control.ground.folder import Folder
 from deskyard.control.process import unit
 from deskyard.control.state import supervisor
 from deskyard.host.background import Background

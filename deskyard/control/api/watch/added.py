@@ -15,7 +15,7 @@ from deskyard.control.api.forms.base import Form
 from deskyard.control.api.watch import traffic
 from deskyard.control.api.watch.tables import ROWS
 from deskyard.control.api.watch.traffic import By, MeasuredTraffic, Reading
-from deskyard.control.watch import usage
+from deskyard.control.usage import usage
 
 # By what each line is added up.
 PLACES: dict[By | None, tuple[str, ...]] = {

@@ -21,7 +21,7 @@ from deskyard.control.api.watch.tables import Csv
 from deskyard.control.api.watch.traffic import By
 from deskyard.control.api.watch.turns import Sent
 from deskyard.control.people.scopes import ADMIN, READ
-from deskyard.control.watch import usage
+from deskyard.control.usage import usage
 
 router = APIRouter(prefix="/api", tags=["usage"])
 Reader = Annotated[Caller, Depends(may(READ))]

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deskyard.control.folder import Accounts, Folder
+from deskyard.control.ground.folder import Accounts, Folder
 
 NAME = "mission"
 PORT = 9443

@@ -4,8 +4,8 @@ import contextlib
 import logging
 from dataclasses import dataclass, field
 
-from deskyard.control.jobs import claim as claims
-from deskyard.control.jobs.claim import Claim, Wish
+from deskyard.control.queue import claim as claims
+from deskyard.control.queue.claim import Claim, Wish
 from deskyard.control.store.connection import AWAY
 from deskyard.control.store.pool import Lend
 from deskyard.host import offspring

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 
-from deskyard.control.folder import ids
+from deskyard.control.ground.folder import ids
 from deskyard.errors import HostError
 
 CLONE_NEWNET, CLONE_NEWIPC = 0x4000_0000, 0x0800_0000

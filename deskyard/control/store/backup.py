@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from deskyard.control.folder import Folder
-from deskyard.control.process.settings import Settings, parsed
+from deskyard.control.ground.folder import Folder
+from deskyard.control.ground.settings import Settings, parsed
 from deskyard.control.store import cluster, migration
 from deskyard.control.store.cluster import DATABASE, OWNER
 from deskyard.control.store.connection import Link, connect
