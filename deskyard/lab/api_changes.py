@@ -21,8 +21,8 @@ Schema = Mapping[str, Any]
 
 def document() -> dict[str, Any]:
     """The OpenAPI document that this tree's Mission Control answers as /api/openapi.json."""
-    from deskyard.control.api.application import create
-    from deskyard.control.api.pages import Pages
+    from deskyard.control.web.application import create
+    from deskyard.control.web.pages import Pages
 
     return create("", "https://mission.localhost", Pages()).openapi()
 

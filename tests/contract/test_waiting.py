@@ -37,7 +37,7 @@ REASONS = {
     "deskyard/workspace/workspace.py": "another try after what passes: the same moment would find the same lock",
     # Mission Control's processes.
     "deskyard/control/asked/tally.py": "another try of a database that went away",
-    "deskyard/control/api/feed.py": "another try of a database that went away, and a rest between what many are told",
+    "deskyard/control/web/feed.py": "another try of a database that went away, and a rest between what many are told",
     # What runs inside machines, where no task waits for it.
     "deskyard/gateway/actions/ledger.py": "lets lines of a log come that share one wait for the disk; in a gateway",
     "deskyard/gateway/egress/refusals.py": "a log that HAProxy writes; in a gateway",

@@ -126,7 +126,7 @@ class Lab:
             options += ["--provider", PROVIDER, "--identity", str(self.folder.identity_socket)]
             network = self.network("web")
             options += [f"--network={number}" for number in network]
-            self.start("web", "deskyard.control.api", *options, sockets=(number, *network))
+            self.start("web", "deskyard.control.web", *options, sockets=(number, *network))
         with self.client() as client:
             # It may be handed the socket before it serves: the answer comes when it does.
             try:

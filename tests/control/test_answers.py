@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from deskyard.control.answers import kept
-from deskyard.control.api.application import create
-from deskyard.control.api.pages import Pages
 from deskyard.control.queue import claim
 from deskyard.control.store.cluster import WEB
 from deskyard.control.store.connection import Link
+from deskyard.control.web.application import create
+from deskyard.control.web.pages import Pages
 from tests.control.lab import EVERYTHING, ORIGIN, WAIT_SECONDS, Lab
 from tests.control.people import Person, enrolled
 from tests.control.test_every_call import served

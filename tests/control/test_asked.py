@@ -12,11 +12,11 @@ import httpx
 import psycopg
 import pytest
 
-from deskyard.control.api.application import create
-from deskyard.control.api.pages import Pages
 from deskyard.control.asked import tally as tally_module
 from deskyard.control.asked.tally import MOST, Asked, Tally
 from deskyard.control.store.cluster import OWNER, WEB
+from deskyard.control.web.application import create
+from deskyard.control.web.pages import Pages
 from tests.control.lab import CHILD, EVERYTHING, ORIGIN, Lab
 from tests.control.people import enrolled
 from tests.control.test_every_call import served

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from deskyard.control.api.application import CONNECTIONS, create
-from deskyard.control.api.pages import Pages
 from deskyard.control.store.cluster import OWNER
+from deskyard.control.web.application import CONNECTIONS, create
+from deskyard.control.web.pages import Pages
 from tests.control.lab import ORIGIN, Lab
 from tests.control.test_every_call import served
 

@@ -11,9 +11,9 @@ import pytest
 from psycopg.rows import dict_row
 from pydantic import BaseModel
 
-from deskyard.control.api import feed
 from deskyard.control.queue import claim as claims
 from deskyard.control.store.cluster import OWNER
+from deskyard.control.web import feed
 from tests.control.lab import EVERYTHING, WAIT_SECONDS, Lab
 from tests.control.stream import watching
 from tests.control.test_operations import want

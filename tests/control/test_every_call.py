@@ -18,13 +18,13 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from schemathesis import Case
 
-from deskyard.control.api.application import create
 from deskyard.control.api.caller import Caller as Who
 from deskyard.control.api.caller import Connection, caller
-from deskyard.control.api.pages import Pages
 from deskyard.control.approvals import follow
 from deskyard.control.people.scopes import SCOPES
 from deskyard.control.store.cluster import OWNER
+from deskyard.control.web.application import create
+from deskyard.control.web.pages import Pages
 from tests.control.lab import EVERYTHING, ORIGIN, Lab
 from tests.control.sampling import Caller, Sample, sample
 from tests.control.test_approvals import TICKET

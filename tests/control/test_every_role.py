@@ -16,12 +16,12 @@ import pytest
 from fastapi import Request
 from schemathesis import Case, GenerationMode
 
-from deskyard.control.api.application import create
 from deskyard.control.api.caller import COOKIE, OWN_HEADER, Connection, caller
 from deskyard.control.api.caller import Caller as Who
-from deskyard.control.api.pages import Pages
 from deskyard.control.people.scopes import ROLES, SCOPES
 from deskyard.control.store.cluster import OWNER
+from deskyard.control.web.application import create
+from deskyard.control.web.pages import Pages
 from tests.control.lab import ORIGIN, Lab
 from tests.control.rights import DEPENDS, RIGHTS
 from tests.control.sampling import ENDLESS, Caller, Sample, sample

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from deskyard.control.api.application import create
-from deskyard.control.api.pages import Pages
-from deskyard.control.api.watch import added, tables, turns, usage
 from deskyard.control.store.cluster import WEB
+from deskyard.control.web.application import create
+from deskyard.control.web.pages import Pages
+from deskyard.control.web.watch import added, tables, turns, usage
 from deskyard.host.deadline import Deadline
 from tests.control.lab import ORIGIN, WAIT_SECONDS, Lab
 from tests.control.test_every_call import served

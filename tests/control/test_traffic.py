@@ -13,10 +13,10 @@ import pytest
 from psycopg.rows import dict_row
 
 from deskyard.control.api.problem import Problem
-from deskyard.control.api.watch import traffic
-from deskyard.control.api.watch.traffic import MOST
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.usage import usage
+from deskyard.control.web.watch import traffic
+from deskyard.control.web.watch.traffic import MOST
 from tests.control.lab import Lab
 from tests.control.test_usage import DAY, HOUR, WINDOW, claimed, price, ran
 

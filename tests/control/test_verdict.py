@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from deskyard.control.api import settings
 from deskyard.control.api.problem import Problem
 from deskyard.control.store.cluster import OWNER
+from deskyard.control.web import settings
 from tests.control.lab import Lab
 
 

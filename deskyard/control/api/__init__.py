@@ -1,1 +1,1 @@
-"""The web process: the API and the pages; it reads, and writes down what is wanted, and can do nothing else."""
+"""The kernel of the API, on which every call stands: who asks, what is wanted, forms, lists, proofs and refusals."""

@@ -161,7 +161,7 @@ class Supervisor:
         return [
             *relaying,
             Piece("recorder", recorder, BARE, sockets=networks.get(RECORDER, ())),
-            Piece("web", [*python, "deskyard.control.api", *web], BARE, sockets=(listener, *networks.get(WEB, ()))),
+            Piece("web", [*python, "deskyard.control.web", *web], BARE, sockets=(listener, *networks.get(WEB, ()))),
             Piece(
                 "worker", [*python, "deskyard.control.jobs.worker", *work, "--origin", self.settings.origin], os.environ
             ),

@@ -9,7 +9,8 @@ import psycopg_pool
 import pytest
 from starlette.requests import Request
 
-from deskyard.control.api import application, problem
+from deskyard.control.api import problem
+from deskyard.control.web import application
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.named import require_workspace
 from deskyard.control.api.problem import Problem
 from deskyard.control.api.unchanged import Conditions
-from deskyard.control.api.watch.usage import MOST_MICROS, Admin, Reader
 from deskyard.control.usage import usage
 from deskyard.control.watch.budgets import MEASURED, Measured, by_workspace, measured, month_values
+from deskyard.control.web.watch.usage import MOST_MICROS, Admin, Reader
 from deskyard.model.egress import normal_entry
 from deskyard.wire.egress_list import closable
 

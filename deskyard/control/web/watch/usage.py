@@ -15,13 +15,13 @@ from deskyard.control.api.caller import Caller, Connection, Row, may
 from deskyard.control.api.forms.base import Form, Page
 from deskyard.control.api.problem import Problem
 from deskyard.control.api.unchanged import Conditions
-from deskyard.control.api.watch import added, tables, traffic
-from deskyard.control.api.watch.added import Usage
-from deskyard.control.api.watch.tables import Csv
-from deskyard.control.api.watch.traffic import By
-from deskyard.control.api.watch.turns import Sent
 from deskyard.control.people.scopes import ADMIN, READ
 from deskyard.control.usage import usage
+from deskyard.control.web.watch import added, tables, traffic
+from deskyard.control.web.watch.added import Usage
+from deskyard.control.web.watch.tables import Csv
+from deskyard.control.web.watch.traffic import By
+from deskyard.control.web.watch.turns import Sent
 
 router = APIRouter(prefix="/api", tags=["usage"])
 Reader = Annotated[Caller, Depends(may(READ))]

@@ -1,4 +1,4 @@
-"""python -m deskyard.control.api: serves a socket that it was handed, as its own account, without any network.
+"""python -m deskyard.control.web: serves a socket that it was handed, as its own account, without any network.
 
 What it needs of the file system is read before: afterwards the tree may be closed to it.
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import uvicorn
 
-from deskyard.control.api.application import create
-from deskyard.control.api.pages import Pages
 from deskyard.control.ground.confinement import confine, die_with_parent, preload
 from deskyard.control.identity.door import Door
+from deskyard.control.web.application import create
+from deskyard.control.web.pages import Pages
 
 BACKLOG = 512
 LIBRARIES = (
@@ -29,7 +29,7 @@ SHUTDOWN_SECONDS = 2
 
 def main() -> None:
     """Serve until a signal."""
-    options = argparse.ArgumentParser(prog="deskyard.control.api")
+    options = argparse.ArgumentParser(prog="deskyard.control.web")
     for name in ("database", "origin", "pages", "account"):
         options.add_argument(f"--{name}", required=True)
     options.add_argument("--socket", type=int, required=True, help="number of the open socket")

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Depends, Response
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Once, Repeat, Wanted, admit, known
 from deskyard.control.api.caller import Caller, Connection, Row, may
-from deskyard.control.api.desktops import where
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.desktops import FleetAction, FleetAnswer, Workspace
 from deskyard.control.api.forms.work import Operation
@@ -17,6 +16,7 @@ from deskyard.control.api.problem import Problem
 from deskyard.control.halting.kinds import lane
 from deskyard.control.machines.upgrades import Upgrades
 from deskyard.control.people.scopes import DESTROY, READ, WRITE
+from deskyard.control.web.desktops import where
 
 router = APIRouter(prefix="/api", tags=["workspaces"])
 Reader = Annotated[Caller, Depends(may(READ))]

@@ -12,10 +12,10 @@ from pydantic import BaseModel, Field
 
 from deskyard.control.api.caller import Link, Row
 from deskyard.control.api.forms.base import Form
-from deskyard.control.api.watch import traffic
-from deskyard.control.api.watch.tables import ROWS
-from deskyard.control.api.watch.traffic import By, MeasuredTraffic, Reading
 from deskyard.control.usage import usage
+from deskyard.control.web.watch import traffic
+from deskyard.control.web.watch.tables import ROWS
+from deskyard.control.web.watch.traffic import By, MeasuredTraffic, Reading
 
 # By what each line is added up.
 PLACES: dict[By | None, tuple[str, ...]] = {

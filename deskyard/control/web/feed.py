@@ -17,8 +17,8 @@ from pydantic import BaseModel, ValidationError
 from deskyard.control.api import rows
 from deskyard.control.api.caller import Caller, Link, Row
 from deskyard.control.api.problem import Problem
-from deskyard.control.api.watch.alerts import alert
 from deskyard.control.store.connection import AWAY
+from deskyard.control.web.watch.alerts import alert
 from deskyard.host.deadline import Deadline
 
 HEARTBEAT_SECONDS = 15.0

@@ -18,13 +18,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deskyard.control.api import chat, desktops, meta, operations, pages, people, problem, settings, workspaces
+from deskyard.control.api import problem
 from deskyard.control.api.caller import Link
-from deskyard.control.api.feed import Feed
 from deskyard.control.api.forms.base import ProblemDetails
-from deskyard.control.api.pages import Pages
-from deskyard.control.api.watch import alerts, budgets, metrics, timeline, usage, webhooks
-from deskyard.control.api.watch.turns import Turns
 from deskyard.control.approvals import calls as approvals
 from deskyard.control.approvals import rule_calls
 from deskyard.control.asked.tally import Tally
@@ -41,6 +37,11 @@ from deskyard.control.retention import calls as retention
 from deskyard.control.tasks import calls as tasks
 from deskyard.control.transcripts import calls as transcripts
 from deskyard.control.upkeep import calls as upkeep
+from deskyard.control.web import chat, desktops, meta, operations, pages, people, settings, workspaces
+from deskyard.control.web.feed import Feed
+from deskyard.control.web.pages import Pages
+from deskyard.control.web.watch import alerts, budgets, metrics, timeline, usage, webhooks
+from deskyard.control.web.watch.turns import Turns
 from deskyard.errors import DeskyardError
 from deskyard.host.places import tree
 

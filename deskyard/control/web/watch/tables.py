@@ -10,7 +10,7 @@ from fastapi import Request
 from psycopg.rows import dict_row
 
 from deskyard.control.api.caller import Caller, Row
-from deskyard.control.api.watch.turns import Sent
+from deskyard.control.web.watch.turns import Sent
 
 # So many rows of a table are in memory at once.
 ROWS = 500

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Body, Depends, Query
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Once, Repeat, Wanted, known
 from deskyard.control.api.caller import Caller, Connection, Link, Row, may
-from deskyard.control.api.chat import send, store
 from deskyard.control.api.forms.base import Page
 from deskyard.control.api.forms.conversations import Said, Sent
 from deskyard.control.api.forms.desktops import (
@@ -33,6 +32,7 @@ from deskyard.control.people.intent import CREATE, is_signed
 from deskyard.control.people.intent import DESTROY as DESTROYED
 from deskyard.control.people.scopes import CHAT, DESTROY, READ, WRITE
 from deskyard.control.quotas import admission as quotas
+from deskyard.control.web.chat import send, store
 
 router = APIRouter(prefix="/api", tags=["desktops"])
 PAUSED = "paused"

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from deskyard.control.api import feed, rows
+from deskyard.control.api import rows
 from deskyard.control.api.caller import SECURED, Caller, Connection, caller
 from deskyard.control.people.scopes import READ
+from deskyard.control.web import feed
 
 router = APIRouter()
 
