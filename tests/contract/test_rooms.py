@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -37,6 +38,45 @@ ORDER = (
     "control",
     "lab",
     "tasks",
+)
+# The same within Mission Control, by folder; docs/architecture.md says what each is for.
+CONTROL = "deskyard.control"
+CONTROL_ORDER = (
+    "ground",
+    "store",
+    "store.versions",
+    "recorder",
+    "people",
+    "usage",
+    "queue",
+    "anchors",
+    "opening",
+    "halting",
+    "api.forms",
+    "api",
+    "answers",
+    "asked",
+    "quotas",
+    "retention",
+    "identity",
+    "credentials",
+    "machines",
+    "approvals",
+    "transcripts",
+    "questions",
+    "founding",
+    "tasks",
+    "upkeep",
+    "consent",
+    "link",
+    "watch",
+    "jobs",
+    "e2b",
+    "process",
+    "web.watch",
+    "web",
+    # What brings it up as a whole: modules of no folder.
+    "",
 )
 # What runs inside a machine: the most that it may import.
 INSIDE = {"gateway": {"errors", "wire"}, "computer": {"errors", "wire"}, "guest": set[str]()}
@@ -74,6 +114,18 @@ def is_allowed(above: str, below: str) -> bool:
     return ORDER.index(below) < ORDER.index(above)
 
 
+def control_room(name: str) -> str | None:
+    """The folder within Mission Control that a module, or a name in it, is of; None outside, and for all of it."""
+    inside = name.removeprefix(f"{CONTROL}.")
+    if inside == name:
+        return None
+    return max((folder for folder in CONTROL_ORDER if f"{inside}.".startswith(f"{folder}.")), key=len, default="")
+
+
+def is_allowed_in_control(above: str, below: str) -> bool:
+    return CONTROL_ORDER.index(below) <= CONTROL_ORDER.index(above)
+
+
 def is_acyclic(arrows: Mapping[str, set[str]]) -> bool:
     try:
         TopologicalSorter(arrows).prepare()
@@ -99,6 +151,28 @@ def test_no_import_goes_up() -> None:
     assert sorted(up) == []
 
 
+def test_every_room_of_mission_control_has_its_place() -> None:
+    control = TREE / CONTROL.replace(".", "/")
+    folders = {".".join(path.parent.relative_to(control).parts) for path in control.rglob("*.py")}
+    assert folders == set(CONTROL_ORDER)
+
+
+def test_no_import_within_mission_control_goes_up() -> None:
+    up = {
+        (name, other)
+        for name, tree in modules().items()
+        if (own := control_room(name)) is not None
+        for other in imported(tree)
+        if (target := control_room(other)) is not None and not is_allowed_in_control(own, target)
+    }
+    assert sorted(up) == []
+
+
+def test_the_map_of_mission_control_has_its_rooms_in_their_order() -> None:
+    rows = re.findall(r"(?m)^\| `control/(\S*?)/?` \|", (TREE / "docs/architecture.md").read_text())
+    assert [row.replace("/", ".").removesuffix("*.py") for row in rows] == list(CONTROL_ORDER)
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     trees = modules()
     arrows = {name: {other for other in imported(tree) if other in trees} - {name} for name, tree in trees.items()}
@@ -121,6 +195,18 @@ def test_an_import_that_goes_up_is_seen() -> None:
     assert is_allowed("tasks", "model")
     tree = parsed("def late() -> None:\n    from deskyard.workspace import workspace\n")
     assert {room(name) for name in imported(tree)} == {"workspace"}
+
+
+def test_an_import_that_goes_up_within_mission_control_is_seen() -> None:
+    source = "from deskyard.control.web import people\ndef late() -> None:\n    from deskyard.control import backup\n"
+    assert {control_room(name) for name in imported(parsed(source))} == {"web", "", None}
+    assert control_room("deskyard.control.store.versions") == "store.versions"
+    assert control_room("deskyard.controlled") is None
+    assert not is_allowed_in_control("api", "web")
+    assert not is_allowed_in_control("upkeep", "jobs")
+    assert not is_allowed_in_control("process", "")
+    assert is_allowed_in_control("api", "api.forms")
+    assert is_allowed_in_control("", "web")
 
 
 def test_every_room_says_its_job_in_a_sentence() -> None:
