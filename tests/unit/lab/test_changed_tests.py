@@ -17,6 +17,7 @@ REACH_NOTHING = {
     "LICENSE",
     "deskyard/__init__.py",
     "deskyard/control/api/forms/__init__.py",
+    "deskyard/control/ground/__init__.py",
     "stacks/__init__.py",
     "tests/bench/fleet.py",
     "tests/bench/gateway.py",
