@@ -23,7 +23,7 @@ from deskyard.control.people.passkeys import written
 from deskyard.control.people.scopes import DECIDE, ROLES
 from deskyard.control.store.connection import Link, Row
 from deskyard.control.store.pool import Lend
-from deskyard.control.threads import Threads
+from deskyard.control.ground.threads import Threads
 from deskyard.errors import DeskyardError
 from deskyard.host.deadline import Deadline
 
