@@ -53,21 +53,29 @@ def up(
     on_route: Callable[[str, str], None] | None = None,
     *,
     warm: bool = False,
+    on_turn: Callable[[], object] | None = None,
     on_steps: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
     """Bring a workspace to what is declared, wait until every route of every desktop answers; cap, keys, customise.
 
-    `on_route` is told each desktop and route when it first answers; `on_steps` is called before the first step that
-    makes, changes or removes a machine. With `warm` the templates are made first that new desktops would start from.
+    `on_route` is told each desktop and route when it first answers; `on_turn` may change the declaration once nobody
+    else moves machines of the workspace; `on_steps` is called before the first step that makes, changes or removes a
+    machine. With `warm` the templates are made first that new desktops would start from.
 
     Desktops that were taken out of the declaration are only removed, disk and all, if `remove` names them.
     """
     with ExitStack() as held:
         with step("check", timings):
-            declared = _checked(name)
-            held.enter_context(turn.whole(declared.site.name, name))
-            # Whoever had the turn before may have put the declaration away.
-            declaration.read_workspace(name)
+            if on_turn is None:
+                # What is wrong is said before anybody is waited for.
+                declared = _checked(name)
+                held.enter_context(turn.whole(declared.site.name, name))
+                # Whoever had the turn before may have put the declaration away.
+                declaration.read_workspace(name)
+            else:
+                held.enter_context(turn.whole(declaration.site_name(name), name))
+                on_turn()
+                declared = _checked(name)
             _look_after_seats(declared)
             stack = WorkspaceStack(name)
             backend = backend_of(declared.site)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def remove(name: str, desktop: str) -> None:
-    """Take a desktop out of its declaration, and remove its machine and data."""
+    """Take a desktop out of its declaration once its workspace's turn has come, and remove its machine and data."""
     from deskyard.declaration import declaration
     from deskyard.declaration.desktop_list import TakenOut, undeclare
     from deskyard.workspace import workspace
@@ -34,11 +34,16 @@ def remove(name: str, desktop: str) -> None:
     def keep(taken_out: TakenOut) -> None:
         write_secret(_file(name, desktop), json.dumps(asdict(taken_out), default=str).encode())
 
-    begun = threading.Event()
-    with _removing(name, desktop):
+    begun, was_declared = threading.Event(), False
+
+    def take_out() -> None:
+        nonlocal was_declared
         was_declared = undeclare(declaration.stack_file(name), desktop, keep)
+
+    with _removing(name, desktop):
         try:
-            workspace.up(name, remove=[desktop], on_steps=begun.set)
+            # While another task has the workspace, for minutes perhaps, it is in sight.
+            workspace.up(name, remove=[desktop], on_turn=take_out, on_steps=begun.set)
         except BaseException:
             try:
                 # Nothing of it was touched, as where somebody cancels while another task has the workspace for minutes.

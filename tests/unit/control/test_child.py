@@ -42,8 +42,14 @@ def up(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> list[
     removed: list[Any] = []
 
     def run(
-        _: str, *, remove: Any = (), on_route: Any = None, on_steps: Callable[[], object] = lambda: None
+        _: str,
+        *,
+        remove: Any = (),
+        on_route: Any = None,
+        on_turn: Callable[[], object] = lambda: None,
+        on_steps: Callable[[], object] = lambda: None,
     ) -> dict[str, Any]:
+        on_turn()
         on_steps()
         removed.extend(remove)
         if error is not None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -20,10 +21,11 @@ from deskyard.declaration import declaration
 from deskyard.declaration.desktop_list import undeclare
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import DeskyardError, SiteError
+from deskyard.host import lock
 from deskyard.host.lock import alone
 from deskyard.host.secret_file import write_secret
 from deskyard.life.backup import final
-from deskyard.workspace import workspace
+from deskyard.workspace import turn, workspace
 
 DECLARATION = """config:
   deskyard:network: 10.80.1.0/24   # ours
@@ -36,6 +38,7 @@ DECLARATION = """config:
   - name: second
 """
 BROKEN = SiteError("engine", "lab", "ended with 255", "see its log")
+WAIT_SECONDS = 60.0
 MUTE = SiteError("engine", "lab", "does not start", "see its log")
 
 
@@ -60,7 +63,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         asked: Any = None,
         begun: bool = True,
     ) -> None:
-        def up(_: str, remove: Any, on_steps: Callable[[], object]) -> dict[str, Any]:
+        def up(_: str, remove: Any, on_turn: Callable[[], object], on_steps: Callable[[], object]) -> dict[str, Any]:
+            on_turn()
             names = [desktop.name for desktop in declaration.read_workspace("lab").desktops]
             assert not set(remove) & set(names)
             if begun:
@@ -122,6 +126,37 @@ def test_a_desktop_that_is_gone_stays_out_whatever_fails_then(stack: Path, engin
     assert (names(), kept()) == (["second"], [])
 
 
+@pytest.mark.usefixtures("stack")
+def test_a_desktop_is_declared_while_its_removal_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, seen, ended = threading.Event(), list[list[str]](), list[BaseException]()
+    monkeypatch.setattr(lock, "say", lambda _: waits.set())
+    monkeypatch.setattr(WorkspaceStack, "exists", lambda _: True)
+    monkeypatch.setattr(WorkspaceStack, "desktops_with_machines", lambda _: {"first", "second"})
+    monkeypatch.setattr(WorkspaceStack, "desktops_with_disks", lambda _: set[str]())
+
+    def checked(name: str) -> Any:
+        seen.append(names(name))
+        raise BROKEN
+
+    monkeypatch.setattr(workspace, "_checked", checked)
+
+    def remove() -> None:
+        try:
+            removal.remove("lab", "first")
+        except BaseException as error:
+            ended.append(error)
+            waits.set()
+
+    thread = threading.Thread(target=remove)
+    with turn.whole("local", "lab"):
+        thread.start()
+        assert waits.wait(WAIT_SECONDS) and not ended, ended
+        assert names() == ["first", "second"]
+    thread.join(WAIT_SECONDS)
+    # It goes out once the turn has come, and back as what was to remove it fails.
+    assert (seen, ended, names(), kept()) == ([["second"]], [BROKEN], ["first", "second"], [])
+
+
 def test_a_desktop_that_was_removed_leaves_nothing(stack: Path, engine: Callable[..., None]) -> None:
     engine()
     removal.remove("lab", "first")
@@ -144,7 +179,7 @@ from deskyard.control.queue import claim as claims
 from deskyard.control.machines import removal
 from deskyard.workspace import workspace
 
-workspace.up = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+workspace.up = lambda *_, on_turn, **__: (on_turn(), os.kill(os.getpid(), signal.SIGKILL))
 removal.remove("lab", "first")
 """
 # A program of an operation, which comes as far as its turn.
@@ -273,7 +308,7 @@ def test_a_removal_that_failed_within_its_steps_is_put_back_once_the_engine_says
     assert (names(), kept()) == (["first", "second"], [])
 
 
-def test_who_cancels_a_removal_that_waits_for_its_turn_has_the_desktop_back_at_once(stack: Path) -> None:
+def test_who_cancels_a_removal_that_waits_for_its_turn_has_the_desktop_as_it_was(stack: Path) -> None:
     with alone(MACHINES, shared=True):
         process = subprocess.Popen([sys.executable, "-c", CANCELLED], env=os.environ, stderr=subprocess.PIPE, text=True)
         with process:
@@ -281,7 +316,7 @@ def test_who_cancels_a_removal_that_waits_for_its_turn_has_the_desktop_back_at_o
             try:
                 said = next(line for line in process.stderr if "waiting for its end" in line)
                 assert "another task moves machines of lab" in said
-                assert names() == ["second"]
+                assert names() == ["first", "second"]
                 process.send_signal(signal.SIGTERM)
                 assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
             finally:
@@ -316,7 +351,8 @@ def test_a_removal_that_goes_on_is_left_alone(engine: Callable[..., None], monke
     engine(machines=["first"])
     looked: list[list[str]] = []
 
-    def up(_: str, remove: Any, on_steps: Any) -> None:
+    def up(_: str, remove: Any, on_turn: Any, on_steps: Any) -> None:
+        on_turn()
         look(removal.Unfinished())
         looked.append(names())
 
