@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 from PIL import Image, ImageColor
 
@@ -111,7 +112,10 @@ def _start(declared: Declared, seats: Seats, seat: DesktopPlan, *, cold: bool = 
 
 
 def _seen(declared: Declared, seat: DesktopPlan, began: float) -> dict[str, float]:
-    """When its screen showed the wallpaper, and when it told who it is: both asked through the gateway."""
+    """When its screen showed the wallpaper, and when it told who it is: both asked through the gateway.
+
+    Raises `SiteError` if it is somebody else, as one that goes on from a template is until it is made itself.
+    """
     link, waits = SshLink(declared.site.name, declared.workspace.name), {}
     shown = wallpaper(read_image(tree(), seat.machine.image), tree())
     if shown is not None:
@@ -119,8 +123,14 @@ def _seen(declared: Declared, seat: DesktopPlan, began: float) -> dict[str, floa
         authority = places().authority(declared.site.name)
         _wait_for(shown, str(granted["url"]), str(authority) if authority.exists() else None)
         waits[FRAME] = time.monotonic() - began
-    link.run(seat.name, ["cat", "/etc/machine-id"], timeout=SSH_SECONDS)
-    return {**waits, IDENTITY: time.monotonic() - began}
+    told = link.run(seat.name, ["cat", "/etc/machine-id"], timeout=SSH_SECONDS).stdout.strip()
+    waits[IDENTITY] = time.monotonic() - began
+    with daemon.machine(seat.machine.domain) as machine:
+        own = UUID(machine.UUIDString()).hex
+    if told != own:
+        reason = f"says that its machine-id is {told[:40]!r}, and its machine's is {own}"
+        raise SiteError("desktop", seat.name, reason, "see its console, and that of the template")
+    return waits
 
 
 def _wait_for(shown: Wallpaper, link: str, authority: str | None) -> None:

@@ -1,5 +1,7 @@
 """The arithmetic of `bench.life`, and that it makes nothing where an image is missing."""
 
+import contextlib
+import uuid
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +13,12 @@ from deskyard.lab.quantile import quantile, table
 from deskyard.lab.start_bench import BARE, CLAIM, COLD, FRAME, IDENTITY, ROUTES, WARM, rows
 from deskyard.life.pool import filling, pool
 from deskyard.model.workspace import Workspace
+from deskyard.site.libvirt import daemon
+from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import readiness
 from tests.support.inv import inv
+
+UUID = uuid.UUID("0f3c1e52-8a47-4c1b-9d0e-2b6a5f7c8d91")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +85,26 @@ def test_claim_is_measured_to_its_routes_its_screen_and_its_identity(monkeypatch
     with pytest.raises(SiteError):
         start_bench._claim(declared)
     assert happened[-1] == "bench/s1" and len(happened) == 6
+
+
+@pytest.mark.parametrize("told", [UUID.hex, "ab" * 16, ""])
+def test_desktop_counts_as_itself_once_its_machine_id_is_its_machines(
+    monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    # No screen of this image is waited for.
+    monkeypatch.setattr(start_bench, "read_image", lambda *_: None)
+    monkeypatch.setattr(start_bench, "wallpaper", lambda *_: None)
+    monkeypatch.setattr(SshLink, "run", lambda *_, **__: SimpleNamespace(stdout=f"{told}\n"))
+    machine = SimpleNamespace(UUIDString=lambda: str(UUID))
+    monkeypatch.setattr(daemon, "machine", lambda _: contextlib.nullcontext(machine))
+    names = SimpleNamespace(name="bench")
+    declared: Any = SimpleNamespace(site=names, workspace=names)
+    seat: Any = SimpleNamespace(name="s1", machine=SimpleNamespace(image="desktop", domain="deskyard-bench.s1.task"))
+    if told == UUID.hex:
+        assert list(start_bench._seen(declared, seat, 0.0)) == [IDENTITY]
+        return
+    with pytest.raises(SiteError, match=f"machine-id is '{told}', and its machine's is {UUID.hex}"):
+        start_bench._seen(declared, seat, 0.0)
 
 
 def test_claim_alone_is_judged_and_what_follows_it_is_not() -> None:
