@@ -33,6 +33,9 @@ class Guest(Protocol):
     def nonce(self) -> str:
         """The nonce that lies in it; empty if there is none."""
 
+    def machine_id(self) -> str:
+        """The id by which its system knows it; empty if it tells none."""
+
     def faults(self) -> list[str]:
         """List the faults of the file systems."""
 
@@ -43,11 +46,23 @@ class Backups(Protocol):
     def moment(self, nonce: str) -> AbstractContextManager[Moment]:
         """Yield the disks as they are now; if it runs, it is given the nonce, and frozen for an instant."""
 
+    def require_room(self, needed: int) -> None:
+        """Raise `SiteError` unless there is room for so many bytes of restored disks; touches nothing."""
+
     def room(self, purpose: str, needed: int) -> AbstractContextManager[Path]:
         """A folder with room for so many bytes in which disks are restored, gone afterwards."""
 
     def scratch(self, disks: Mapping[str, Path]) -> AbstractContextManager[Guest]:
         """A machine like it, without any NIC, started from these restored disks; gone afterwards."""
+
+    def renew(self, disks: Mapping[str, Path], prove: Callable[[Guest], None], identity: Mapping[str, str]) -> None:
+        """Boot these restored disks without any NIC, have them proved, and make them another machine's.
+
+        `identity` are the values of `deskyard.guest.identity.from_backup`.
+        """
+
+    def put_back(self) -> None:
+        """Give it the content of before a restore that broke off; what was restored goes."""
 
     def mend(self) -> None:
         """Bring a restore that broke off to its end; raises `SiteError` if what it held before was kept beside it."""

@@ -44,6 +44,13 @@ def of_trial(machine_domain: str) -> Iterator[None]:
 
 
 @contextmanager
+def of_copy(machine_domain: str) -> Iterator[None]:
+    """Make one machine from another one's backup; a `HostError` if another task does."""
+    with alone(f"copy-{machine_domain}", at_once=True):
+        yield
+
+
+@contextmanager
 def of_reading(machine_domain: str) -> Iterator[None]:
     """Read the files of a backup of one machine; a `HostError` if another task does."""
     with alone(f"files-{machine_domain}", at_once=True):

@@ -25,7 +25,7 @@ from deskyard.plan.warm import Templates
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.proxmox import retry
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import last_backups, readiness, smaller, turn
+from deskyard.workspace import copies, last_backups, readiness, smaller, turn
 from deskyard.workspace.seats import Seats
 from deskyard.workspace.status import when_up
 
@@ -103,6 +103,7 @@ def up(
             _remove_remnants(backend, name, remove)
             for desktop in remove:
                 process_cap.forget(declared.site.name, name, desktop)
+                copies.forget(declared.site.name, name, desktop)
     with step("routes", timings):
         _connect(declared.plan)
         backend.open_way(declared.plan)

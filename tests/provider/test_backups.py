@@ -178,6 +178,40 @@ def test_restore_that_does_not_boot_puts_everything_back(machine: Any, tmp_path:
     assert len(files(machine)) == 2
 
 
+@pytest.mark.parametrize("killed", ["between two disks", "behind the exchange"])
+def test_what_a_killed_restore_has_given_a_new_machine_goes_and_its_own_is_back(
+    machine: Any, tmp_path: Path, killed: str
+) -> None:
+    system, home = content.disks(machine)
+    subprocess.run(["qemu-img", "create", "-q", tmp_path / "restored", "1G"], check=True)
+    own, given = system.path.stat().st_ino, list[int]()
+    with pytest.raises(InterruptedError), swap.swapped(machine, dict.fromkeys(("vda", "vdc"), tmp_path / "restored")):
+        given += [disk.path.stat().st_ino for disk in (system, home)]
+        # As a kill leaves it: what it has given, and beside it what it kept.
+        for disk in (system, home):
+            swap._kept(disk).rename(tmp_path / f"kept-{disk.target}")
+            disk.path.rename(tmp_path / f"given-{disk.target}")
+            disk.path.hardlink_to(tmp_path / f"kept-{disk.target}")
+        raise InterruptedError
+    for disk in (system, home) if killed == "behind the exchange" else (system,):
+        swap._kept(disk).hardlink_to(disk.path)
+        (tmp_path / f"given-{disk.target}").replace(disk.path)
+    if killed == "between two disks":
+        swap._kept(home).hardlink_to(home.path)
+        (tmp_path / "given-vdc").replace(swap._fresh(home))
+    else:
+        machine.create()
+    assert system.path.stat().st_ino == given[0] != own
+    LibvirtBackups(PREFIX).put_back()
+    assert not machine.isActive()
+    assert system.path.stat().st_ino == own
+    assert [swap._fresh(disk).exists() for disk in (system, home)] == [False, False]
+    # As nothing is there to choose between, it goes back to nothing more.
+    LibvirtBackups(PREFIX).put_back()
+    swap.require_settled(machine)
+    assert system.path.stat().st_ino == own
+
+
 def test_content_that_an_interrupted_restore_kept_is_never_overwritten(machine: Any, tmp_path: Path) -> None:
     path = disk_of(machine)
     kept = path.with_suffix(f".{storage.RESTORING[1]}.qcow2")

@@ -16,6 +16,11 @@ class TriedGuest:
         code, output = self._execute(READ_NONCE)
         return output.strip() if code == 0 else ""
 
+    def machine_id(self) -> str:
+        """The id by which its system knows it; empty if it tells none."""
+        code, output = self._execute(["/bin/cat", "/etc/machine-id"])
+        return output.strip() if code == 0 else ""
+
     def faults(self) -> list[str]:
         """List the faults of the file systems."""
         _, output = self._execute(["/bin/sh", "-c", LOOK])

@@ -76,6 +76,17 @@ class InArchive:
         with self._archive.staged(found) as staged:
             yield staged
 
+    def require_copies(self, machine: Machine, found: Backup) -> NoReturn:
+        """None: the cluster exchanges the disks of a machine and of its own restored twin alone."""
+        reason = f"a cluster takes {machine.target} back as itself alone, and makes no other desktop of its backups"
+        itself = f"take it back as itself (./inv backup.restore {machine.target} {found.id})"
+        remedy = f"{itself}, or restore it in Proxmox VE to another id (docs/proxmox.md)"
+        raise SiteError("backup", found.id, reason, remedy)
+
+    def copied(self, machine: Machine, found: Backup, *_: object) -> NoReturn:
+        """None, as above."""
+        self.require_copies(machine, found)
+
     def home(self, machine: Machine, found: Backup) -> NoReturn:
         """None: the cluster keeps a machine in a volume of its own form."""
         reason = f"a cluster keeps {machine.target} in one volume, of which no single file is read here"

@@ -98,6 +98,30 @@ class InRepository:
             self._repository.prepare()
             yield _Staged(backups, self._restored(found, folder))
 
+    def require_copies(self, machine: Machine, found: Backup) -> None:
+        """Raise an error unless there is room to restore a backup once more."""
+        machine.machines.backups(machine.domain).require_room(2 * found.used)
+
+    @contextmanager
+    def copied(
+        self, machine: Machine, found: Backup, to: str, prove: Callable[[Guest], None], identity: Mapping[str, str]
+    ) -> Iterator[Callable[[Machine], Staged]]:
+        """The disks of a backup, restored beside its desktop and made another's; of which the machine is named then."""
+        backups = machine.machines.backups(machine.domain)
+        with backups.room(f"copy-{to}", 2 * found.used) as folder:
+            self._repository.prepare()
+            disks = self._restored(found, folder)
+            with step("boot it without a network, and make it another desktop"):
+                backups.renew(disks, prove, identity)
+
+            def into(copy: Machine) -> Staged:
+                its = copy.machines.backups(copy.domain)
+                # Of a run that was killed: what it had given the new desktop is given once more.
+                its.put_back()
+                return _Staged(its, disks)
+
+            yield into
+
     @contextmanager
     def home(self, machine: Machine, found: Backup) -> Iterator[Tree]:
         """The file tree of /home in a backup, whose disks are restored for it one at a time."""

@@ -38,6 +38,19 @@ def would_text(found: dict[str, Any]) -> str:
     return f"{row['name']} would go back to this backup, and {after}; lost is {lost}\n{line(found['backup'])}"
 
 
+def would_copy_text(found: dict[str, Any]) -> str:
+    """The desktop that would be made of another one's backup, what of it is its own, and what is not."""
+    made = found["made"]
+    size = f"tier {made['tier']}, image {made['image']}, {made['address']}, machine-id {made['machine_id']}"
+    how = "as it is declared" if found["declared"] else f"declared as {found['desktop']} is"
+    begun = "; an earlier run of this broke off, and is gone on with" if found["goes_on"] else ""
+    renewed = [f"its own: {what}" for what in found["renewed"]]
+    same = "as in the backup: all else of its system and of /home, logins and keys of its programs included"
+    stays = f"{found['desktop']} stays as it is"
+    first = f"{found['to']} would be made, {how}{begun}: {size}"
+    return "\n".join([first, line(found["backup"]), *renewed, same, stays])
+
+
 def survivor(desktop: str, newest: Backup | None, location: str) -> str:
     """The backup that stays of a desktop, in a line."""
     if newest is None:

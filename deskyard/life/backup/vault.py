@@ -45,6 +45,14 @@ class Vault(Protocol):
     def staged(self, machine: Machine, found: Backup) -> AbstractContextManager[Staged]:
         """A backup restored beside its desktop; raises an error if there is no room, before anything is touched."""
 
+    def require_copies(self, machine: Machine, found: Backup) -> None:
+        """Raise an error unless another desktop can be made from a backup: there is room; touches nothing."""
+
+    def copied(
+        self, machine: Machine, found: Backup, to: str, prove: Callable[[Guest], None], identity: Mapping[str, str]
+    ) -> AbstractContextManager[Callable[[Machine], Staged]]:
+        """A backup restored for desktop `to`, proved, and with that one's identity; the block says whose it is then."""
+
     def home(self, machine: Machine, found: Backup) -> AbstractContextManager[Tree]:
         """The file tree of /home in a backup; raises `SiteError` where none of its files can be read."""
 

@@ -38,10 +38,11 @@ def verify(_: Context, target: str, backup: str = "latest", json: bool = False) 
 
 
 @command(
-    changes=Changes("backup.restore", "target", ("name",)),
+    changes=Changes("backup.restore", "target", ("name", "to")),
     help={
         "target": TARGET,
         "name": "id of the backup, or latest",
+        "to": "make another desktop of it, WORKSPACE/NEW, with an identity of its own; this one stays as it is",
         "yes": "do not ask: what changed since the backup is lost, and so are its snapshots",
         "dry_run": "say what would be done and lost; touch nothing",
         "force": "pull the plug of a desktop that does not shut down",
@@ -53,16 +54,24 @@ def restore(
     _: Context,
     target: str,
     name: str,
+    to: str = "",
     yes: bool = False,
     dry_run: bool = False,
     force: bool = False,
     wait: bool = True,
     json: bool = False,
 ) -> None:
-    """Take a desktop back to a backup; WHAT CHANGED SINCE IS LOST, and on libvirt its snapshots are, too."""
-    from deskyard.life import power
-    from deskyard.life.backup import restoration, shown
+    """Take a desktop back to a backup; WHAT CHANGED SINCE IS LOST, and on libvirt its snapshots are, too.
 
+    With --to another desktop is made of the backup instead, and nothing of this one is touched.
+    """
+    from deskyard.life import power
+    from deskyard.life.backup import copying, restoration, shown
+
+    if to:
+        done = copying.would_copy(target, name, to) if dry_run else copying.copy(target, name, to, again=yes)
+        show(done, as_json=json, text=shown.would_copy_text(done) if dry_run else power.text(done))
+        return
     if dry_run:
         found = restoration.would_restore(target, name)
         show(found, as_json=json, text=shown.would_text(found))

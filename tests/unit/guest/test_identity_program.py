@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deskyard.guest import identity
+from deskyard.guest.identity import from_template as identity
 from deskyard.site.guest_program import source
 from tests.support.requirements import need_root
 

@@ -1,7 +1,7 @@
 """A desktop whose disk is a file, and what backups ask of it."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,6 +64,13 @@ class Desk:
     @contextlib.contextmanager
     def guest(self) -> Iterator[Any]:
         yield self.look(self.disk)
+
+    def renew(self, disks: Mapping[str, Path], prove: Callable[[Any], None], identity: Mapping[str, str]) -> None:
+        prove(self.look(disks["vda"]))
+        disks["vda"].write_text(f"{identity['NONCE']} {identity['TEXT']}".ljust(SIZE, "."))
+
+    def put_back(self) -> None:
+        self.kept = False
 
     def mend(self) -> None:
         if self.kept:

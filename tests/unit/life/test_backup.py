@@ -11,6 +11,7 @@ from deskyard.errors import CommandError, ConfigError, DeskyardError, HostError,
 from deskyard.life import power
 from deskyard.life.backup import backup, restoration, retention, shown
 from deskyard.life.backup.repository import repository_of
+from deskyard.life.backup.vault import vault_of
 from deskyard.plan.backup import NoVerdict
 from deskyard.plan.power import Power
 from deskyard.plan.snapshot import Snapshot
@@ -152,6 +153,24 @@ def test_desktop_goes_back_to_a_backup(desk: Desk, waits: list[Any]) -> None:
     done = restoration.restore(TARGET, made["id"])
     assert (desk.text(), waits) == ("first", [["dev1"]])
     assert done["machines"] == [{"name": "dev1", "state": "running", "desired": Power.RUNNING}]
+
+
+def test_disks_of_a_backup_are_made_anothers_where_they_were_restored_and_its_desktop_stays(desk: Desk) -> None:
+    backup.run(TARGET)
+    desk.write("second")
+    machine, seen = power.opened(TARGET), list[str]()
+    vault = vault_of(PLAN.site, PLAN.name)
+    (found,) = vault.present("dev1")
+    identity = {"NONCE": "another", "TEXT": "another's"}
+    # Its own desktop stands for the other one here; what a run that broke off had left of that goes.
+    desk.kept = True
+    with vault.copied(machine, found, "dev2", lambda guest: seen.append(guest.nonce()), identity) as into:
+        assert (desk.text(), seen, desk.kept) == ("second", [found.nonce], True)
+        machine.machines.shut_down(DEV1, force=True)
+        staged = into(machine)
+        with staged.swap(), staged.guest() as guest:
+            assert (guest.nonce(), desk.text(), desk.kept) == ("another", "another's", False)
+    assert [path.name for path in desk.folder.iterdir() if path.is_dir() and path.name.startswith("copy-")] == []
 
 
 def test_dry_run_of_a_restore_says_what_is_lost_and_touches_nothing(desk: Desk, machines: Machines) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deskyard.guest.identity import LATER
+from deskyard.guest.identity.from_template import LATER
 from deskyard.host.places import tree
 from deskyard.model.tier import TIERS
 from deskyard.plan.first_boot import desktop_first_boot

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from deskyard.errors import HostError
@@ -12,9 +12,11 @@ from deskyard.plan.backup import Moment
 from deskyard.site.libvirt import daemon, storage
 from deskyard.site.libvirt.backup import export, swap, trial
 from deskyard.site.libvirt.link import POOL_PATH
+from deskyard.site.libvirt.warm import guest
 
 # On the disk of the pool, and not in its list.
 RESTORED = Path(f"{POOL_PATH}-restored")
+IDENTITY_SECONDS = 600.0
 
 
 class LibvirtBackups:
@@ -31,6 +33,10 @@ class LibvirtBackups:
         """Yield the disks as they are now; if it runs, it is given the nonce, and frozen for an instant."""
         with daemon.machine(self._domain) as machine, export.moment(machine, nonce) as found:
             yield found
+
+    def require_room(self, needed: int) -> None:
+        """Raise `SiteError` unless there is room for so many bytes of restored disks."""
+        storage.require_room(needed)
 
     @contextlib.contextmanager
     def room(self, purpose: str, needed: int) -> Iterator[Path]:
@@ -51,6 +57,19 @@ class LibvirtBackups:
         """A machine like it, without any NIC, started from these restored disks."""
         with daemon.machine(self._domain) as machine, trial.booted(machine, disks) as guest:
             yield guest
+
+    def renew(
+        self, disks: Mapping[str, Path], prove: Callable[[TriedGuest], None], identity: Mapping[str, str]
+    ) -> None:
+        """Boot these restored disks without any NIC, have them proved, and make them another machine's."""
+        with daemon.machine(self._domain) as machine, trial.started(machine, disks) as tried:
+            prove(trial.answering(tried))
+            guest.become_another(tried, identity, IDENTITY_SECONDS)
+
+    def put_back(self) -> None:
+        """Give it the content of before a restore that broke off; what was restored goes."""
+        with daemon.machine(self._domain) as machine:
+            swap.put_back(machine)
 
     def mend(self) -> None:
         """Put back what a restore has left torn; raises `SiteError` if the whole content of before was kept."""

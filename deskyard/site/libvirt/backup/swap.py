@@ -72,6 +72,23 @@ def mend(machine: Any) -> None:
     say(f"    a restore of {machine.name()} was killed between two disks: it has its content of before again")
 
 
+def put_back(machine: Any) -> None:
+    """Give it the content of before, if a restore was killed behind its exchange: what was restored goes."""
+    mend(machine)
+    found = disks(machine)
+    if not any(_kept(disk).exists() for disk in found):
+        return
+    power.shut_down(machine, force=True)
+    with alone("libvirt-images"):
+        for disk in found:
+            if _kept(disk).exists():
+                _kept(disk).replace(disk.path)
+            # To give a file the name that it has beside another takes neither away.
+            for left in (_kept(disk), _fresh(disk)):
+                left.unlink(missing_ok=True)
+    storage.refresh(storage.pool(machine.connect()))
+
+
 def require_settled(machine: Any) -> None:
     """Raise `SiteError` if a restore was killed behind its exchange: somebody has to choose which content stays."""
     for disk in disks(machine):

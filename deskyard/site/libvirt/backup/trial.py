@@ -39,6 +39,13 @@ def answering(machine: Any, seconds: float = BOOT_SECONDS) -> TriedGuest:
 
 @contextlib.contextmanager
 def booted(machine: Any, disks: Mapping[str, Path]) -> Iterator[TriedGuest]:
+    """The guest of a machine like it, started from these restored disks, once its agent answers."""
+    with started(machine, disks) as tried:
+        yield answering(tried)
+
+
+@contextlib.contextmanager
+def started(machine: Any, disks: Mapping[str, Path]) -> Iterator[Any]:
     """A machine like it, started from these restored disks; raises `NoVerdict` if none can be started."""
     link, document = machine.connect(), trial(machine.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE), disks)
     needed = int(document.findtext("memory") or 0) // 1024 + SPARE_MIB
@@ -55,7 +62,7 @@ def booted(machine: Any, disks: Mapping[str, Path]) -> Iterator[TriedGuest]:
         # No byte of what was restored has run yet.
         raise NoVerdict("machine", name, f"does not start: {error}", "mend that, then run it again") from error
     try:
-        yield answering(tried)
+        yield tried
     finally:
         # What it wrote stays: where the trial failed, that may say why. The next one begins without it.
         _end(link, name)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import SiteError
-from deskyard.guest import identity
+from deskyard.guest.identity import from_backup, from_template
 from deskyard.plan.warm import assignments
 from deskyard.site.guest_program import source
 from deskyard.site.libvirt import agent, documents
@@ -16,7 +16,7 @@ PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
 
 def programs() -> tuple[str, str]:
     """The texts of the programs: what makes a template, and what makes a machine itself."""
-    return (Path(__file__).parent / "prepare.sh").read_text(), source(identity)
+    return (Path(__file__).parent / "prepare.sh").read_text(), source(from_template)
 
 
 def prepare(machine: Any, values: Mapping[str, str], seconds: float) -> None:
@@ -26,8 +26,16 @@ def prepare(machine: Any, values: Mapping[str, str], seconds: float) -> None:
 
 def become(machine: Any, values: Mapping[str, str], seconds: float) -> None:
     """Make a machine itself; raises `SiteError` with what it said if that fails."""
-    pairs = "".join(f"{name}={value}\0" for name, value in values.items())
-    _run(machine, "identity", [*PYTHON, programs()[1]], pairs, seconds)
+    _run(machine, "identity", [*PYTHON, programs()[1]], _pairs(values), seconds)
+
+
+def become_another(machine: Any, values: Mapping[str, str], seconds: float) -> None:
+    """Make a machine of another one's backup itself; raises `SiteError` with what it said if that fails."""
+    _run(machine, "identity", [*PYTHON, source(from_backup)], _pairs(values), seconds)
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\0" for name, value in values.items())
 
 
 def _run(machine: Any, name: str, argv: Sequence[str], stdin: str, seconds: float) -> None:

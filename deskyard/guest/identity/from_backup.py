@@ -1,0 +1,80 @@
+"""Runs as root in a machine of a backup that becomes another desktop: nothing in it is the first one's own any more.
+
+It has no NIC yet, and never starts again as what it was. Its values come by standard input as NAME=VALUE, each ended by
+a NUL: WAS and WAS_MAC (name and MAC of the first one), NAME, MAC, MACHINE_ID, INSTANCE, MANAGER, KEYS (public ones),
+SECRETS (paths, a line each). Services that make a secret when there is none make theirs as the desktop starts.
+"""
+
+import glob
+import os
+import shutil
+import subprocess
+import sys
+
+from deskyard.guest.identity.from_template import (
+    CLOUD,
+    HOME,
+    HOST_KEY,
+    NETWORK,
+    be_instance,
+    files,
+    keep_host_key,
+    let_in,
+    put,
+    replace,
+    values,
+)
+
+# What has read a secret of the first one, or would write one again.
+SERVICES = ("agent-openclaw.service", "agent-openclaw-secret.service", "ssh.socket", "ssh.service")
+SECONDS = 120
+
+
+def be_named(cloud: str, was: str, name: str) -> None:
+    """Have cloud-init find another name than that of before in what it keeps of its instance."""
+    kept = [f"{cloud}/data/previous-hostname", f"{cloud}/data/set-hostname"]
+    replace([*kept, *glob.glob(f"{cloud}/instance/*.txt"), *glob.glob(f"{cloud}/instance/*.txt.i")], was, name)
+
+
+def renew_host_keys(key: str, name: str, home: str | None) -> None:
+    """Make a host key, and forget all others, also where /home keeps them."""
+    for path in glob.glob(f"{os.path.dirname(key)}/ssh_host_*"):
+        os.unlink(path)
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{name}", "-f", key]
+    subprocess.run(argv, check=True, timeout=SECONDS)
+    if home is not None:
+        # What is found there in its place at the next start would be taken for another disk.
+        forget([f"{home}/.deskyard/identity", f"{home}/.deskyard/identity.new"])
+        keep_host_key(key, home)
+
+
+def forget(paths: list[str]) -> None:
+    """Remove what is there of files and folders; a link is removed itself."""
+    for path in paths:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.unlink(path)
+
+
+def main() -> None:
+    """Do it, and have all of it on the disks: the machine is ended without another word."""
+    own = values(sys.stdin.buffer.read().decode())
+    for service in SERVICES:
+        # Not every image has each.
+        subprocess.run(["systemctl", "stop", service], check=False, timeout=SECONDS, capture_output=True)
+    renew_host_keys(HOST_KEY, own["NAME"], HOME if os.path.ismount(HOME) else None)
+    put("/etc/machine-id", f"{own['MACHINE_ID']}\n")
+    put("/etc/hostname", f"{own['NAME']}\n")
+    replace(files(NETWORK), own["WAS_MAC"], own["MAC"])
+    instance = os.path.basename(os.readlink(f"{CLOUD}/instance"))
+    if instance != own["INSTANCE"]:
+        be_instance(CLOUD, instance, own["INSTANCE"], own["NAME"])
+    be_named(CLOUD, own["WAS"], own["NAME"])
+    let_in(own["KEYS"], own["MANAGER"])
+    forget(own["SECRETS"].splitlines())
+    os.sync()
+
+
+if __name__ == "__main__":
+    main()

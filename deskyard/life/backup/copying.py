@@ -1,0 +1,259 @@
+"""Makes another desktop of a backup: the content of then, with an identity of its own before it has a network."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from deskyard.declaration import declaration
+from deskyard.declaration.declaration import PROJECT, Declared
+from deskyard.declaration.desktop_list import declare, undeclare
+from deskyard.desktop import customise_delivery, key_delivery, process_cap
+from deskyard.desktop.customise_delivery import How
+from deskyard.engine.backend import Guest, Staged, backend_of, machines_of
+from deskyard.engine.stack import WorkspaceStack
+from deskyard.errors import ConfigError, HostError, SiteError
+from deskyard.host.progress import say, step
+from deskyard.life import power
+from deskyard.life.backup import final
+from deskyard.life.backup.proof import provable, prove
+from deskyard.life.backup.vault import Vault, vault_of
+from deskyard.life.power import Machine
+from deskyard.model.workspace import Desktop
+from deskyard.plan import backup as plan
+from deskyard.plan import key_file
+from deskyard.plan.account import AGENT, MANAGER
+from deskyard.plan.backup import Backup
+from deskyard.plan.customisation import ENVIRONMENT_FILE
+from deskyard.plan.first_boot import desktop_first_boot
+from deskyard.plan.workspace import DesktopPlan
+from deskyard.site.ssh_link import SshLink
+from deskyard.workspace import copies, readiness, turn, workspace
+from deskyard.workspace.copies import Begun
+
+# Lines of a declaration that are the first desktop's alone: its name and place, and what its owner gave that one.
+OWN = {"name", "host_number", "keys", "customise", "lifetime"}
+RENEWED = (
+    "name, UUID, machine-id, MAC and address",
+    "SSH host keys, and who comes in by SSH to look after it",
+    "the secret of its agent, its device and what was paired with it",
+    "the owner's keys and its environment: those that it is declared to have",
+)
+# Of the first one alone; each is made anew by who needs it, or brought as the new one is declared.
+SECRETS = (
+    "/etc/deskyard/agent-openclaw.env",
+    key_file.PATH,
+    ENVIRONMENT_FILE,
+    "/var/lib/systemd/random-seed",
+    *(f"/home/{AGENT}/{path}" for path in (".local/state/deskyard/agent-device.pem", ".openclaw/devices")),
+    f"/home/{AGENT}/.openclaw/identity",
+)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A copy as it is wanted: the first desktop and its backup, and the new one as it is declared, or will be."""
+
+    source: Machine
+    vault: Vault
+    found: Backup
+    nonces: set[str]
+    declared: Declared
+    entry: Mapping[str, Any]  # is added to the declaration; nothing if the new one is there already
+    desktop: DesktopPlan
+    begun: Begun | None
+
+    @property
+    def to(self) -> str:
+        return f"{self.source.plan.name}/{self.desktop.name}"
+
+    def prove(self, guest: Guest) -> None:
+        """Raise `SiteError` unless the guest is of this backup, and whole."""
+        prove(guest, self.found, self.nonces)
+
+    def note(self, *, has_content: bool) -> None:
+        """Keep on disk how far the copy has come."""
+        begun = Begun(self.source.name, self.found.id, has_content)
+        copies.write(self.declared.site.name, self.source.plan.name, self.desktop.name, begun)
+
+
+def copy(target: str, name: str, to: str, *, again: bool = False) -> dict[str, Any]:
+    """Make desktop `to` of a backup of another one, which stays as it is.
+
+    Raises an error before anything is made if it is there already, there is no room, or the backup is not what it says.
+    One that broke off before is gone on with by `again`, unless it had its content.
+    """
+    wanted = _wanted(target, name, to)
+    if wanted.begun is not None and not wanted.begun.has_content and not again:
+        reason = "was begun as a copy, which broke off: it is made anew, and what somebody put there since is lost"
+        raise ConfigError("to", to, reason, "add --yes to go on")
+    copied = Machine(wanted.declared.plan, wanted.desktop.name, machines_of(wanted.declared.plan))
+    with turn.of_copy(copied.domain):
+        if wanted.begun is None or not wanted.begun.has_content:
+            with ExitStack() as held:
+                with turn.of_trial(wanted.source.domain):
+                    identity = _identity(wanted)
+                    restored = wanted.vault.copied(
+                        wanted.source, wanted.found, wanted.desktop.name, wanted.prove, identity
+                    )
+                    into = held.enter_context(restored)
+                _make(wanted)
+                with copied.alone(at_once=True), copied.shown():
+                    _exchange(wanted, copied, into(copied))
+        _finish(wanted)
+    return {"desktop": target, "to": to, "backup": asdict(wanted.found), "renewed": list(RENEWED), **copied.state()}
+
+
+def would_copy(target: str, name: str, to: str) -> dict[str, Any]:
+    """The desktop that `copy` would make, and what of it is its own; raises the errors of that, and makes nothing."""
+    wanted = _wanted(target, name, to)
+    new, machine = wanted.desktop, wanted.desktop.machine
+    size = {"vcpus": machine.vcpus, "memory_mib": machine.memory_mib, "disk_gib": machine.disk_gib}
+    made = {"name": new.name, "tier": new.tier, "image": machine.image, **size, "home_gib": machine.home_gib}
+    own = {"machine_id": UUID(machine.uuid).hex, "mac": new.mac, "address": new.address}
+    found = {"desktop": target, "to": to, "backup": asdict(wanted.found), "renewed": list(RENEWED)}
+    begun = {"declared": not wanted.entry, "goes_on": wanted.begun is not None}
+    return {**found, "made": {**made, **own}, **begun}
+
+
+def _wanted(target: str, name: str, to: str) -> _Wanted:
+    """Look at everything that can be known before anything is made; raises an error for what cannot be."""
+    source = power.opened(target)
+    space, new = power.names(to)
+    if space != source.plan.name:
+        reason = f"is of another workspace than the backup, whose keys and addresses are {source.plan.name}'s"
+        raise ConfigError("to", to, reason, f"give it as {source.plan.name}/NAME, or bring files: ./inv backup.get")
+    if new == source.name:
+        raise ConfigError("to", to, "is the desktop of the backup itself", "leave --to out: it goes back to the backup")
+    vault = vault_of(source.plan.site, space)
+    present = vault.present(source.name)
+    found = plan.find(name, present, target)
+    declared, entry = _declared(space, source.name, new)
+    # A seat is refused here: what is made there is for one task.
+    desktop = declared.plan.desktop(new)
+    begun = copies.read(declared.site.name, space, new)
+    _require_free(to, begun, source, found)
+    _require_size(found, desktop)
+    vault.require_copies(source, found)
+    backend_of(declared.site).check(declared)
+    return _Wanted(source, vault, found, provable(found, present, target), declared, entry, desktop, begun)
+
+
+def _declared(space: str, source: str, new: str) -> tuple[Declared, Mapping[str, Any]]:
+    """The workspace with the new desktop in it, and what of that is to be written into its file."""
+    written = declaration.read_workspace(space)
+    if any(desktop.name == new for desktop in written.desktops):
+        return declaration.declared(written), {}
+    config = declaration.written(space) or {}
+    listed = config.get(f"{PROJECT}:desktops", config.get("desktops", ()))
+    (first,) = (entry for entry in listed if entry.get("name") == source)
+    entry = {"name": new, **{key: value for key, value in first.items() if key not in OWN}}
+    desktop = Desktop.check(entry, f"Pulumi.{space}.yaml: desktop {new}")
+    return declaration.declared(written.model_copy(update={"desktops": (*written.desktops, desktop)})), entry
+
+
+def _require_free(to: str, begun: Begun | None, source: Machine, found: Backup) -> None:
+    """Raise `ConfigError` if the name is another desktop's, with whatever that holds."""
+    space, new = power.names(to)
+    if begun is not None and (not begun.has_content or (begun.source, begun.backup) == (source.name, found.id)):
+        return
+    if new in {name for names in final.held(space) for name in names}:
+        reason = "is there already, and nothing takes the place of what it holds"
+        raise ConfigError("to", to, reason, "take another name, or bring files to it: ./inv backup.get --to")
+
+
+def _require_size(found: Backup, desktop: DesktopPlan) -> None:
+    """Raise `ConfigError` unless the disks of the new desktop are as many as the backup's, and none is smaller."""
+    machine = desktop.machine
+    sizes = [machine.disk_gib, *([] if machine.home_gib is None else [machine.home_gib])]
+    # The system's is the first by its name in the machine, too.
+    kept = [-(-disk.size // (1 << 30)) for disk in sorted(found.disks, key=lambda disk: disk.target)]
+    if len(kept) != len(sizes) or any(have > size for have, size in zip(kept, sizes, strict=True)):
+        reason = f"has disks of {_gib(sizes)}, and backup {found.id} of {_gib(kept)}"
+        remedy = "declare it with a larger tier; of another number of disks bring the files: ./inv backup.get"
+        raise ConfigError(f"tier of {desktop.name}", desktop.tier, reason, remedy)
+
+
+def _gib(sizes: list[int]) -> str:
+    return " and ".join(f"{size} GiB" for size in sizes)
+
+
+def _identity(wanted: _Wanted) -> dict[str, str]:
+    """The values of the program that makes a machine of the backup the new desktop."""
+    key, new, was = wanted.declared.management_key(), wanted.desktop, wanted.source
+    return {
+        "WAS": was.plan.desktop(was.name).machine.hostname,
+        "WAS_MAC": was.plan.desktop(was.name).mac,
+        "NAME": new.machine.hostname,
+        "MAC": new.mac,
+        "MACHINE_ID": UUID(new.machine.uuid).hex,
+        "INSTANCE": str(desktop_first_boot(new, key).meta_data["instance-id"]),
+        "MANAGER": MANAGER,
+        "KEYS": key,
+        "SECRETS": "\n".join(SECRETS),
+    }
+
+
+def _make(wanted: _Wanted) -> None:
+    """Declare the new desktop unless it is, and have it made as any other; what is refused leaves no line of it."""
+    space, new = wanted.source.plan.name, wanted.desktop.name
+    path = declaration.stack_file(space)
+    wanted.note(has_content=False)
+    added = bool(wanted.entry) and declare(path, wanted.entry)
+    if added:
+        say(f"    {wanted.to} is declared in {path}")
+    try:
+        workspace.up(space)
+    except (ConfigError, HostError):
+        # Refused before anything was touched.
+        if wanted.begun is None:
+            if added:
+                undeclare(path, new)
+            copies.forget(wanted.declared.site.name, space, new)
+        raise
+
+
+def _exchange(wanted: _Wanted, copied: Machine, staged: Staged) -> None:
+    """Give the new desktop the content of the backup in place of its own, which nobody has used."""
+    machines, domain = copied.machines, copied.domain
+    machines.shut_down(domain, force=True)
+    try:
+        with step(f"boot {copied.name} with what was restored"), staged.swap():
+            machines.start(domain)
+            with staged.guest() as guest:
+                wanted.prove(guest)
+                _require_own(wanted, copied, guest)
+    except BaseException:
+        again = f"./inv backup.restore {wanted.source.target} {wanted.found.id} --to {wanted.to} goes on"
+        away = f"without its lines in {declaration.stack_file(copied.plan.name)} it goes: "
+        away += f"./inv workspace.up {copied.plan.name} --remove {copied.name} --no-backup"
+        say(f"    {copied.name} is empty, as it was made: {again}; {away}")
+        machines.start(domain)
+        raise
+    wanted.note(has_content=True)
+
+
+def _require_own(wanted: _Wanted, copied: Machine, guest: Guest) -> None:
+    """Raise `SiteError` if the new desktop is the first one in anything by which machines are told apart."""
+    name, link = copied.name, SshLink(copied.plan.site, copied.plan.name)
+    if (found := guest.machine_id()) != UUID(wanted.desktop.machine.uuid).hex:
+        reason = f"has the machine-id {found[:40]!r}, which is not its own"
+        raise SiteError("desktop", name, reason, "see its console")
+    first = wanted.source.name
+    if link.pinned(first) and copied.machines.host_key(copied.domain) == link.host_key(first):
+        raise SiteError("desktop", name, f"has the SSH host key of {first}", "see its console")
+
+
+def _finish(wanted: _Wanted) -> None:
+    """Wait until it answers, and bring what it is declared to have."""
+    declared, desktop = wanted.declared, wanted.desktop
+    space, name = declared.workspace.name, desktop.name
+    with step("routes"):
+        readiness.wait(declared.plan, desktops=[desktop])
+    process_cap.equip(declared.plan, desktop)
+    if keys := (key_delivery.wanted(declared, WorkspaceStack(space)) or {}).get(name):
+        key_delivery.deliver(declared.plan, {name: keys})
+    if (customised := customise_delivery.wanted(declared, name).get(name)) is not None:
+        customise_delivery.apply(declared.plan, {name: customised}, How())
+    copies.forget(declared.site.name, space, name)

@@ -1,0 +1,130 @@
+"""A machine of a backup becomes another desktop: the program itself, on folders of a test in place of the system's."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deskyard.guest.identity import from_backup
+from deskyard.life.backup.copying import SECRETS
+from deskyard.plan.account import MANAGER
+from deskyard.site.guest_program import source
+from tests.support.requirements import need_programs, need_root
+
+SECONDS = 120
+WAS_MAC, MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
+INSTANCE = "deskyard-lab.copy"
+OWN = {
+    "WAS": "dev1",
+    "WAS_MAC": WAS_MAC,
+    "NAME": "copy",
+    "MAC": MAC,
+    "MACHINE_ID": "1" * 32,
+    "INSTANCE": INSTANCE,
+    "MANAGER": MANAGER,
+    "KEYS": "ssh-ed25519 AAAA operator",
+    "SECRETS": "\n".join(SECRETS),
+}
+# In mounts of its own: the folders of the test are /etc, /home and /var/lib there, and no service is any of its.
+# Only a file system of its own is seen to be mounted.
+START = """
+set -e
+desktop=$1
+for folder in etc var/lib usr/bin/systemctl; do mount --bind "$desktop/$folder" "/$folder"; done
+mount -t tmpfs tmpfs /home
+cp -a "$desktop/home/." /home/
+shift
+"$@"
+rm -r "$desktop/home"
+cp -a /home "$desktop/home"
+"""
+LOG = "/etc/services"
+
+
+@pytest.fixture
+def desktop(tmp_path: Path) -> Path:
+    """The folders of a desktop dev1 that was used."""
+    need_root("stands for a machine's root, in mounts of its own")
+    need_programs("unshare", "ssh-keygen", "systemctl")
+    files = {
+        "etc/passwd": f"root:x:0:0::/root:/bin/sh\n{MANAGER}:x:1000:1000::/home/{MANAGER}:/bin/sh\n",
+        "etc/hostname": "dev1\n",
+        "etc/machine-id": f"{'0' * 32}\n",
+        "etc/ssh/ssh_host_ed25519_key": "key of dev1",
+        "etc/ssh/ssh_host_rsa_key": "key of dev1",
+        "etc/ssh/sshd_config": "Port 22\n",
+        "etc/netplan/50-cloud-init.yaml": f"match: {{macaddress: {WAS_MAC}}}\n",
+        "home/.deskyard/identity/ssh_host_ed25519_key": "key of dev1",
+        "home/agent/work/report.txt": "by dev1\n",
+        "home/agent/.openclaw/openclaw.json": "{}",
+        "home/agent/.openclaw/devices/paired.json": "secret",
+        f"home/{MANAGER}/.ssh/authorized_keys": "ssh-ed25519 BBBB of before\n",
+        "var/lib/cloud/instances/deskyard-lab.dev1/user-data.txt": "hostname: dev1\n",
+        "var/lib/cloud/instances/deskyard-lab.dev1/obj.pkl": "",
+        "var/lib/cloud/data/instance-id": "deskyard-lab.dev1\n",
+        "var/lib/cloud/data/previous-hostname": "dev1",
+        "var/lib/deskyard/home-volume": "",
+        "usr/bin/systemctl": f'#!/bin/sh\necho "$@" >>{LOG}\n',
+        **{secret[1:]: "secret" for secret in SECRETS if "openclaw/" not in secret},
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "usr/bin/systemctl").chmod(0o755)
+    (tmp_path / "var/lib/cloud/instance").symlink_to("/var/lib/cloud/instances/deskyard-lab.dev1")
+    return tmp_path
+
+
+def become(desktop: Path) -> None:
+    """Run the program in the desktop as it is sent there."""
+    python = [sys.executable, "-I", "-S", "-c", source(from_backup)]
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", START, "sh", str(desktop), *python]
+    values = "".join(f"{name}={value}\0" for name, value in OWN.items())
+    done = subprocess.run(argv, input=values.encode(), capture_output=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_nothing_by_which_the_first_desktop_is_known_is_left_and_its_files_are(desktop: Path) -> None:
+    become(desktop)
+    text = {name: (desktop / name).read_text() for name in ("etc/hostname", "etc/machine-id")}
+    assert text == {"etc/hostname": "copy\n", "etc/machine-id": f"{'1' * 32}\n"}
+    assert (desktop / "etc/netplan/50-cloud-init.yaml").read_text() == f"match: {{macaddress: {MAC}}}\n"
+    kept = {path.name: path.read_text() for path in (desktop / "home/.deskyard/identity").iterdir()}
+    assert sorted(kept) == ["ssh_host_ed25519_key", "ssh_host_ed25519_key.pub"]
+    here = {path.name: path.read_text() for path in (desktop / "etc/ssh").glob("ssh_host_*")}
+    assert here == kept and "of dev1" not in "".join(kept.values()) and "root@copy" in kept["ssh_host_ed25519_key.pub"]
+    assert stat.S_IMODE((desktop / "home/.deskyard/identity/ssh_host_ed25519_key").stat().st_mode) == 0o600
+    assert [secret for secret in SECRETS if os.path.lexists(desktop / secret[1:])] == []
+    assert (desktop / f"home/{MANAGER}/.ssh/authorized_keys").read_text() == f"{OWN['KEYS']}\n"
+    assert (desktop / "home/agent/work/report.txt").read_text() == "by dev1\n"
+    assert (desktop / "home/agent/.openclaw/openclaw.json").exists()
+    # Without it the next start would take the volume for a new one, and fill it.
+    assert (desktop / "var/lib/deskyard/home-volume").exists()
+    stopped = (desktop / LOG[1:]).read_text()
+    assert "stop agent-openclaw.service" in stopped and "stop ssh.service" in stopped
+
+
+def test_cloud_init_finds_its_first_boot_over_and_the_new_name(desktop: Path) -> None:
+    become(desktop)
+    cloud = desktop / "var/lib/cloud"
+    assert (cloud / "instance").readlink() == Path(f"/var/lib/cloud/instances/{INSTANCE}")
+    assert [path.name for path in (cloud / "instances").iterdir()] == [INSTANCE]
+    assert not (cloud / f"instances/{INSTANCE}/obj.pkl").exists()
+    assert (cloud / f"instances/{INSTANCE}/user-data.txt").read_text() == "hostname: copy\n"
+    data = [
+        (cloud / "data" / name).read_text() for name in ("instance-id", "previous-instance-id", "previous-hostname")
+    ]
+    assert data == [f"{INSTANCE}\n", f"{INSTANCE}\n", "copy"]
+
+
+def test_program_that_is_run_once_more_changes_the_keys_alone(desktop: Path) -> None:
+    become(desktop)
+    key = (desktop / "etc/ssh/ssh_host_ed25519_key").read_text()
+    become(desktop)
+    assert (desktop / "etc/ssh/ssh_host_ed25519_key").read_text() != key
+    assert (desktop / "etc/hostname").read_text() == "copy\n"
+    assert sorted(path.name for path in (desktop / "home/.deskyard").iterdir()) == ["identity"]
