@@ -123,12 +123,12 @@ def _seen(declared: Declared, seat: DesktopPlan, began: float) -> dict[str, floa
         authority = places().authority(declared.site.name)
         _wait_for(shown, str(granted["url"]), str(authority) if authority.exists() else None)
         waits[FRAME] = time.monotonic() - began
-    told = link.run(seat.name, ["cat", "/etc/machine-id"], timeout=SSH_SECONDS).stdout.strip()
+    answer = link.run(seat.name, ["cat", "/etc/machine-id"], timeout=SSH_SECONDS).stdout.strip()
     waits[IDENTITY] = time.monotonic() - began
     with daemon.machine(seat.machine.domain) as machine:
         own = UUID(machine.UUIDString()).hex
-    if told != own:
-        reason = f"says that its machine-id is {told[:40]!r}, and its machine's is {own}"
+    if answer != own:
+        reason = f"says that its machine-id is {answer[:40]!r}, and its machine's is {own}"
         raise SiteError("desktop", seat.name, reason, "see its console, and that of the template")
     return waits
 

@@ -59,25 +59,25 @@ def test_desktop_comes_back_from_a_backup_that_was_booted(other: Running, tmp_pa
 def test_another_desktop_is_made_of_a_backup_with_an_identity_of_its_own(other: Running) -> None:
     target, second = f"{other.name}/{DESKTOP}", "second"
     own = ("/etc/deskyard/agent-openclaw.env", "/home/.deskyard/identity/ssh_host_ed25519_key.pub")
-    told = f"{IDENTITY}; sudo cat {' '.join(own)}"
+    shown = f"{IDENTITY}; sudo cat {' '.join(own)}"
     other.ssh(DESKTOP, f"{write_as_agent('kept')} && sync")
-    first = other.ssh(DESKTOP, told).stdout.splitlines()
+    first = other.ssh(DESKTOP, shown).stdout.splitlines()
     other.inv("backup.run", target, timeout=WAIT_SECONDS)
     would = json.loads(
         other.inv("backup.restore", target, "latest", "--to", f"{other.name}/{second}", "--dry-run", "--json").stdout
     )
     try:
         other.inv("backup.restore", target, "latest", "--to", f"{other.name}/{second}", timeout=4 * WAIT_SECONDS)
-        found = other.ssh(second, told).stdout.splitlines()
+        found = other.ssh(second, shown).stdout.splitlines()
         assert len(found) == len(first) and set(found) & set(first) == set()
         assert (found[0], found[2]) == (would["made"]["machine_id"], second)
         assert other.ssh(second, f"sudo cat /home/{AGENT}/kept").stdout == "kept\n"
-        assert other.ssh(DESKTOP, told).stdout.splitlines() == first
+        assert other.ssh(DESKTOP, shown).stdout.splitlines() == first
         assert preview(other) == {}
         # What a boot makes anew is its own, too.
         other.hang_up(second)
         other.inv("desktop.restart", f"{other.name}/{second}", timeout=WAIT_SECONDS)
-        assert other.ssh(second, told).stdout.splitlines() == found
+        assert other.ssh(second, shown).stdout.splitlines() == found
     finally:
         other.hang_up(second)
         other.declared.write()

@@ -87,23 +87,23 @@ def test_claim_is_measured_to_its_routes_its_screen_and_its_identity(monkeypatch
     assert happened[-1] == "bench/s1" and len(happened) == 6
 
 
-@pytest.mark.parametrize("told", [UUID.hex, "ab" * 16, ""])
+@pytest.mark.parametrize("answer", [UUID.hex, "ab" * 16, ""])
 def test_desktop_counts_as_itself_once_its_machine_id_is_its_machines(
-    monkeypatch: pytest.MonkeyPatch, told: str
+    monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     # No screen of this image is waited for.
     monkeypatch.setattr(start_bench, "read_image", lambda *_: None)
     monkeypatch.setattr(start_bench, "wallpaper", lambda *_: None)
-    monkeypatch.setattr(SshLink, "run", lambda *_, **__: SimpleNamespace(stdout=f"{told}\n"))
+    monkeypatch.setattr(SshLink, "run", lambda *_, **__: SimpleNamespace(stdout=f"{answer}\n"))
     machine = SimpleNamespace(UUIDString=lambda: str(UUID))
     monkeypatch.setattr(daemon, "machine", lambda _: contextlib.nullcontext(machine))
     names = SimpleNamespace(name="bench")
     declared: Any = SimpleNamespace(site=names, workspace=names)
     seat: Any = SimpleNamespace(name="s1", machine=SimpleNamespace(image="desktop", domain="deskyard-bench.s1.task"))
-    if told == UUID.hex:
+    if answer == UUID.hex:
         assert list(start_bench._seen(declared, seat, 0.0)) == [IDENTITY]
         return
-    with pytest.raises(SiteError, match=f"machine-id is '{told}', and its machine's is {UUID.hex}"):
+    with pytest.raises(SiteError, match=f"machine-id is '{answer}', and its machine's is {UUID.hex}"):
         start_bench._seen(declared, seat, 0.0)
 
 
