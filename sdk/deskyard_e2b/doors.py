@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from deskyard_sdk import DesktopError
 from deskyard_sdk.door import Door, open_door
+from deskyard_sdk.mission import Scope
 
 from deskyard_e2b.answers import unknown
 from deskyard_e2b.keyring import Caller
@@ -14,7 +15,7 @@ from deskyard_e2b.naming import machine_of
 
 # What a gateway lets pass at once (deskyard/gateway/machine/layout.py): by a session, and to a desktop.
 AT_ONCE, MOST_DOORS = 4, 8
-SCOPES = ("files", "shell")
+SCOPES: Sequence[Scope] = ("files", "shell")
 # A gateway hears that somebody left an answer when the desktop next says something: a stream says that it lives in
 # that many seconds, and its place is taken for somewhat longer.
 SIGN_SECONDS, LEAVING_SECONDS = 5, 12.0

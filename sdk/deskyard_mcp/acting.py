@@ -75,8 +75,7 @@ class Acting:
         modifiers: Annotated[list[str] | None, Field(description="keys held meanwhile, such as ctrl")] = None,
     ) -> CallToolResult:
         """Click at a place; a place outside its space is refused."""
-        click = actions.click(x, y, button, count, space)
-        return await self._do([click | ({"modifiers": modifiers} if modifiers else {})])
+        return await self._do([actions.click(x, y, button, count, space, modifiers or ())])
 
     async def type(self, text: Annotated[str, Field(description="any Unicode; \\n is Enter")]) -> CallToolResult:
         """Type a text where the keyboard's focus is."""

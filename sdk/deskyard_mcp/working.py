@@ -37,7 +37,9 @@ class Filing:
 
     async def list_files(self, path: Path = "~", depth: Annotated[int, Field(ge=1, le=10)] = 1) -> CallToolResult:
         """List what a folder holds."""
-        return said({"entries": [_entry(found) for found in await self._files.list(path, depth)]})
+        found = await self._files.list(path, depth)
+        facts: dict[str, Any] = {"entries": [_entry(entry) for entry in found], "untrusted": ["path"]}
+        return said(facts | ({"left_out": "more entries: list folders below it"} if found.truncated else {}))
 
     async def read_file(
         self,
@@ -162,4 +164,5 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 def process_facts(info: ProcessInfo) -> dict[str, Any]:
     """A process as facts."""
-    return {name: value for name, value in asdict(info).items() if value is not None}
+    facts = asdict(info) | {"started": info.started.isoformat()}
+    return {name: value for name, value in facts.items() if value is not None and name != "output"}

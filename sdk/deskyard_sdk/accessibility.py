@@ -59,7 +59,10 @@ class Nodes:
 
 
 class AsyncAccessibility:
-    """The programs' trees; places to look are a program's name, a window, or a node."""
+    """The programs' trees; places to look are a program's name, a window, or a node.
+
+    Programs have `within` seconds (10) to answer.
+    """
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -73,6 +76,7 @@ class AsyncAccessibility:
         most: int | None = None,
         details: bool | None = None,
         hidden: bool | None = None,
+        within: float | None = None,
     ) -> Nodes:
         """All that is there, down to a depth; `details` brings actions, texts and values along."""
         asked = _given(
@@ -83,6 +87,7 @@ class AsyncAccessibility:
             nodes=most,
             details=None if details is None else str(details).lower(),
             hidden=None if hidden is None else str(hidden).lower(),
+            within_ms=_milliseconds(within),
         )
         return Nodes.of(await self._door.json("GET", "/v1/accessibility", params=asked))
 
@@ -97,6 +102,7 @@ class AsyncAccessibility:
         node: str | None = None,
         most: int | None = None,
         hidden: bool | None = None,
+        within: float | None = None,
     ) -> Nodes:
         """The nodes of a role, of a name that holds these letters, in these states; with actions, texts and values."""
         asked = _given(
@@ -109,28 +115,34 @@ class AsyncAccessibility:
             node=node,
             nodes=most,
             hidden=hidden,
+            within_ms=_milliseconds(within),
         )
         return Nodes.of(await self._door.json("POST", "/v1/accessibility/find", json=asked))
 
-    async def invoke(self, node: str | Node, action: str | None = None) -> str:
+    async def invoke(self, node: str | Node, action: str | None = None, within: float | None = None) -> str:
         """Do what a node offers, such as `press`, or the first of it; what was done."""
-        return str((await self._use("invoke", node, action=action))["action"])
+        return str((await self._use("invoke", node, within, action=action))["action"])
 
-    async def write(self, node: str | Node, text: str) -> str:
+    async def write(self, node: str | Node, text: str, within: float | None = None) -> str:
         """Put a text into a node; what stands there then."""
-        return str((await self._use("set", node, text=text))["text"])
+        return str((await self._use("set", node, within, text=text))["text"])
 
-    async def set_value(self, node: str | Node, value: float) -> float:
+    async def set_value(self, node: str | Node, value: float, within: float | None = None) -> float:
         """Set the value of a slider and the like; what it is then."""
-        return float((await self._use("set", node, value=value))["value"])
+        return float((await self._use("set", node, within, value=value))["value"])
 
-    async def focus(self, node: str | Node) -> None:
+    async def focus(self, node: str | Node, within: float | None = None) -> None:
         """Give a node the keyboard."""
-        await self._use("focus", node)
+        await self._use("focus", node, within)
 
-    async def _use(self, how: str, node: str | Node, **more: Any) -> dict[str, Any]:
-        asked = {"node": node.id if isinstance(node, Node) else node, **_given(**more)}
+    async def _use(self, how: str, node: str | Node, within: float | None, **more: Any) -> dict[str, Any]:
+        id = node.id if isinstance(node, Node) else node
+        asked = {"node": id, **_given(within_ms=_milliseconds(within), **more)}
         return await self._door.json("POST", f"/v1/accessibility/{how}", json=asked)
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1000)
 
 
 def _given(**fields: Any) -> dict[str, Any]:

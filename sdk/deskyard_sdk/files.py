@@ -5,7 +5,7 @@ from pathlib import Path
 
 from deskyard_sdk.door import Door
 from deskyard_sdk.errors import DesktopError
-from deskyard_sdk.forms import Change, Entry, entry
+from deskyard_sdk.forms import Change, Entries, Entry, entry
 
 CHUNK = 1 << 18
 
@@ -51,10 +51,10 @@ class AsyncFiles:
 
         return await self._put(path, chunks, mode, True, True)
 
-    async def list(self, path: str = "~", depth: int = 1) -> "list[Entry]":
-        """List a directory, down to a depth."""
+    async def list(self, path: str = "~", depth: int = 1) -> Entries:
+        """List a directory, down to a depth; the answer says whether it is `truncated`."""
         answer = await self._door.json("GET", "/v1/files", params={"path": path, "depth": depth})
-        return [entry(found) for found in answer["entries"]]
+        return Entries(map(entry, answer["entries"]), answer["truncated"])
 
     async def stat(self, path: str) -> Entry:
         """The file, directory or link at a path."""

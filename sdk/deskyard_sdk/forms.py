@@ -1,6 +1,7 @@
 """The values that answers hold."""
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, TypeVar
@@ -22,6 +23,14 @@ class Entry:
     group: str
     modified: datetime
     link: str | None = None
+
+
+class Entries(list[Entry]):
+    """The entries of a directory; `truncated` where there are more, which are not told."""
+
+    def __init__(self, entries: Iterable[Entry], truncated: bool) -> None:
+        super().__init__(entries)
+        self.truncated = truncated
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,16 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Which of a process's output is kept, by positions: from `start` on, before `end`."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
 class ProcessInfo:
-    """A process that the service started."""
+    """A process that the service started; `output` says what of its output can still be read."""
 
     id: str
     pid: int
@@ -63,6 +80,8 @@ class ProcessInfo:
     running: bool
     exit_code: int | None
     signal: str | None
+    started: datetime
+    output: Kept
 
 
 @dataclass(frozen=True)
@@ -126,6 +145,14 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Drive:
+    """Who drives, `agent` or `person`, and whether a person has stopped the agent."""
+
+    driver: str
+    stopped: bool
+
+
+@dataclass(frozen=True)
 class Application:
     """An application that the desktop's menu has; what else is known of it is in `data`."""
 
@@ -161,6 +188,12 @@ def known(kind: type[T], answer: dict[str, Any]) -> T:
     """A value from the fields of an answer that this version knows; a newer desktop may say more."""
     names = {part.name for part in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in answer.items() if name in names})
+
+
+def process_info(answer: dict[str, Any]) -> ProcessInfo:
+    """The process of an answer."""
+    started, output = datetime.fromisoformat(answer["started"]), known(Kept, answer["output"])
+    return known(ProcessInfo, {**answer, "started": started, "output": output})
 
 
 def entry(answer: dict[str, Any]) -> Entry:

@@ -6,17 +6,21 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from deskyard_sdk.door import Door
-from deskyard_sdk.forms import Output, ProcessInfo, Result, known
+from deskyard_sdk.forms import Output, ProcessInfo, Result, known, process_info
 
 Command = str | Sequence[str]
 
 
 class AsyncProcess:
-    """A process that was started; it goes on without this, and can be attached to again by its `id`."""
+    """A process that was started; it goes on without this, and can be attached to again by its `id`.
 
-    def __init__(self, door: Door, info: ProcessInfo) -> None:
+    `event` is the number of the last event before it began, to wait `after`; None of one that was got by its id.
+    """
+
+    def __init__(self, door: Door, info: ProcessInfo, event: int | None = None) -> None:
         self._door = door
         self.info = info
+        self.event = event
         self._place = f"/v1/processes/{info.id}"
 
     @property
@@ -31,7 +35,7 @@ class AsyncProcess:
 
     async def refresh(self) -> ProcessInfo:
         """How it is now."""
-        self.info = known(ProcessInfo, await self._door.json("GET", self._place))
+        self.info = process_info(await self._door.json("GET", self._place))
         return self.info
 
     async def output(self, offset: int = 0) -> AsyncGenerator[Output, None]:
@@ -63,7 +67,7 @@ class AsyncProcess:
 
     async def kill(self) -> None:
         """Kill it with its group; the service forgets it."""
-        self.info = known(ProcessInfo, await self._door.json("DELETE", self._place))
+        self.info = process_info(await self._door.json("DELETE", self._place))
 
     async def attach(self, offset: int = 0) -> "Attached":
         """Attach to it: its output one way, input the other, on one connection."""
@@ -146,16 +150,17 @@ class AsyncProcesses:
             asked["tell_output"] = True
         if terminal:
             asked["terminal"] = {"columns": terminal[0], "rows": terminal[1]}
-        return AsyncProcess(self._door, known(ProcessInfo, await self._door.json("POST", "/v1/processes", json=asked)))
+        answer = await self._door.json("POST", "/v1/processes", json=asked)
+        return AsyncProcess(self._door, process_info(answer), answer.get("event"))
 
     async def list(self) -> "list[ProcessInfo]":
         """The processes that run, and those that ended lately."""
         answer = await self._door.json("GET", "/v1/processes")
-        return [known(ProcessInfo, process) for process in answer["processes"]]
+        return [process_info(process) for process in answer["processes"]]
 
     async def get(self, id: str) -> AsyncProcess:
         """A process that was started before."""
-        return AsyncProcess(self._door, known(ProcessInfo, await self._door.json("GET", f"/v1/processes/{id}")))
+        return AsyncProcess(self._door, process_info(await self._door.json("GET", f"/v1/processes/{id}")))
 
 
 def _order(command: Command, cwd: str, environment: Mapping[str, str] | None) -> dict[str, Any]:

@@ -151,6 +151,11 @@ class Process:
         """Its number on the desktop."""
         return self._twin.pid
 
+    @property
+    def event(self) -> int | None:
+        """The number of the last event before it began; None of one that was got by its id."""
+        return self._twin.event
+
     refresh = waits(AsyncProcess.refresh)
     output = yields(AsyncProcess.output)
     wait = waits(AsyncProcess.wait)
@@ -299,6 +304,9 @@ class Desktop:
     wait_for = waits(AsyncDesktop.wait_for)
     last_event = waits(AsyncDesktop.last_event)
     pointer = waits(AsyncDesktop.pointer)
+    drive = waits(AsyncDesktop.drive)
+    hand_over = waits(AsyncDesktop.hand_over)
+    is_private = waits(AsyncDesktop.is_private)
     clipboard = waits(AsyncDesktop.clipboard)
     set_clipboard = waits(AsyncDesktop.set_clipboard)
     clipboard_picture = waits(AsyncDesktop.clipboard_picture)

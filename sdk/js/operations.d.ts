@@ -438,25 +438,25 @@ export class Desktop {
   /** Do a batch of actions in order, wait, and take a picture. */
   act(asked: { actions: Array<Record<string, unknown>>; return?: Record<string, unknown>; wait?: Record<string, unknown>; id?: string; signal?: AbortSignal }): Promise<Acted>;
   /** Take a picture of the screen, of a region or of a window; as JSON where that is accepted. */
-  screen(asked?: { region?: string; window?: string; format?: string; max?: string; if_changed?: string; scale?: number; cursor?: boolean; signal?: AbortSignal }): Promise<Pictured | Unchanged>;
+  screen(asked?: { region?: string; window?: string; format?: "png" | "jpeg" | "webp"; max?: string; if_changed?: string; scale?: number; cursor?: boolean; signal?: AbortSignal }): Promise<Pictured | Unchanged>;
   /** List the windows, the topmost last. */
   listWindows(asked?: { signal?: AbortSignal }): Promise<Windows>;
   /** Put several windows side by side. */
-  tileWindows(asked: { windows: Array<number>; arrangement?: string; signal?: AbortSignal }): Promise<Tiled>;
+  tileWindows(asked: { windows: Array<number>; arrangement?: "columns" | "rows" | "grid"; signal?: AbortSignal }): Promise<Tiled>;
   /** Focus, move, resize, minimise, maximise, restore, raise, lower or close a window, or fill the screen with it. */
-  doWithWindow(asked: { id: string; action: string; x?: number; y?: number; width?: number; height?: number; signal?: AbortSignal }): Promise<DoneAfter>;
+  doWithWindow(asked: { id: string; action: "focus" | "move" | "resize" | "minimise" | "maximise" | "fullscreen" | "restore" | "raise" | "lower" | "close"; x?: number; y?: number; width?: number; height?: number; signal?: AbortSignal }): Promise<DoneAfter>;
   /** Read the clipboard's text, or its picture with format=png (an answer of image/png). */
-  getClipboard(asked?: { format?: string; signal?: AbortSignal }): Promise<any>;
+  getClipboard(asked?: { format?: "text" | "png"; signal?: AbortSignal }): Promise<any>;
   /** Put a text on the clipboard, or a picture as image/png. */
   setClipboard(asked?: { text?: string; content?: Uint8Array; signal?: AbortSignal }): Promise<Done>;
   /** Say who drives, a person or the agent, and where the pointer is. */
   getDrive(asked?: { signal?: AbortSignal }): Promise<Driving>;
   /** Hand the drive over. */
-  setDrive(asked: { driver: string; signal?: AbortSignal }): Promise<Driver>;
+  setDrive(asked: { driver: "person" | "agent"; signal?: AbortSignal }): Promise<Driver>;
   /** Say whether a person wants privacy: then nothing is seen or done until the event privacy.off, and this is refused as well through a gateway. */
   getPrivacy(asked?: { signal?: AbortSignal }): Promise<Private>;
   /** Wait for an event. */
-  wait(asked: { event: string; match?: Record<string, unknown>; after?: number; within_ms?: number; quiet_ms?: number; region?: Array<number>; signal?: AbortSignal }): Promise<Happened>;
+  wait(asked: { event: "window.appeared" | "window.closed" | "window.title" | "window.focus" | "window.moved" | "dialog.appeared" | "clipboard.changed" | "person.took" | "person.left" | "screen.ready" | "screen.gone" | "screen.resized" | "recording.started" | "recording.stopped" | "privacy.on" | "privacy.off" | "screen.settled" | "region.changed" | "app.ready" | "process.ended" | "process.output" | "file.changed"; match?: Record<string, unknown>; after?: number; within_ms?: number; quiet_ms?: number; region?: Array<number>; signal?: AbortSignal }): Promise<Happened>;
   /** What happens, as it happens. */
   events(asked?: { after?: number; events?: string; signal?: AbortSignal }): AsyncGenerator<DesktopEvent, void, void>;
   /** The same as messages of a WebSocket. */
@@ -474,7 +474,7 @@ export class Desktop {
   /** List what the menu has. */
   listApplications(asked?: { signal?: AbortSignal }): Promise<Applications>;
   /** Start an application or a command, or open a file or address, and wait for its window. */
-  launch(asked?: { application?: string; targets?: Array<string>; open?: string; command?: string | Array<string>; wait?: string; within_ms?: number; signal?: AbortSignal }): Promise<Launched>;
+  launch(asked?: { application?: string; targets?: Array<string>; open?: string; command?: string | Array<string>; wait?: "nothing" | "window" | "ready"; within_ms?: number; signal?: AbortSignal }): Promise<Launched>;
   /** The browser of programs, and its pages. */
   describeDevtools(asked?: { signal?: AbortSignal }): Promise<Browser>;
   /** Start the browser of programs unless it runs. */
@@ -532,7 +532,7 @@ export class Desktop {
   /** Start a process. */
   startProcess(asked: { command: string | Array<string>; cwd?: string; environment?: Record<string, unknown>; stdin?: boolean; terminal?: unknown; tag?: string; tell_output?: boolean; signal?: AbortSignal }): Promise<StartedProcess>;
   /** Run a command to its end. */
-  run(asked: { command: string | Array<string>; cwd?: string; environment?: Record<string, unknown>; stdin?: string; timeout?: number; encoding?: string; signal?: AbortSignal }): Promise<Ran>;
+  run(asked: { command: string | Array<string>; cwd?: string; environment?: Record<string, unknown>; stdin?: string; timeout?: number; encoding?: "text" | "base64"; signal?: AbortSignal }): Promise<Ran>;
   /** A process as it is now. */
   getProcess(asked: { number: string; signal?: AbortSignal }): Promise<Process>;
   /** Kill a process with its group. */

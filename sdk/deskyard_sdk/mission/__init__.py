@@ -1,6 +1,6 @@
 """Mission Control for programs: `MissionControl` to wait for answers, `AsyncMissionControl` for asyncio."""
 
-from deskyard_sdk.mission.client import AsyncMissionControl
+from deskyard_sdk.mission.client import AsyncMissionControl, Scope
 from deskyard_sdk.mission.forms import (
     Alert,
     Approval,
@@ -38,6 +38,7 @@ __all__ = [
     "Operation",
     "Question",
     "QuestionOption",
+    "Scope",
     "Seat",
     "Sent",
     "Tool",

@@ -16,14 +16,18 @@ from deskyard_sdk.errors import DesktopError, refusal, unreachable
 from deskyard_sdk.mission.forms import (
     Alert,
     Approval,
+    ApprovalIs,
     Conversation,
+    DesktopIs,
     DesktopState,
     Fleet,
     LogLine,
     Message,
     Moment,
+    MomentKind,
     News,
     Operation,
+    OperationIs,
     Question,
     Seat,
     Sent,
@@ -32,6 +36,10 @@ from deskyard_sdk.mission.forms import (
 
 API = "/api"
 ENDED = ("done", "failed", "cancelled")
+Mode = Literal["drive", "view", "agent"]
+Scope = Literal["see", "act", "files", "shell"]
+FleetAction = Literal["start", "stop", "restart", "pause", "resume", "freeze", "thaw", "upgrade"]
+Guarded = Literal["desktop.create", "desktop.destroy", "desktop.upgrade", "snapshot.restore", "egress.allow"]
 # How long a request waits for an operation to end, and how long a stream may be silent (signs of life are 15 s apart).
 WAIT_SECONDS = 30
 SILENCE_SECONDS = 60.0
@@ -99,7 +107,7 @@ class AsyncMissionControl:
     async def desktops(
         self,
         workspace: str | None = None,
-        state: str | None = None,
+        state: DesktopIs | None = None,
         tier: str | None = None,
         q: str | None = None,
         upgrade: bool | None = None,
@@ -173,7 +181,7 @@ class AsyncMissionControl:
         """Delete a desktop with all its data; the key needs the scope desktops:destroy."""
         return await self._long(f"/desktops/{id}/destroy")
 
-    async def link(self, id: str, mode: str = "drive", scopes: Sequence[str] | None = None) -> str:
+    async def link(self, id: str, mode: Mode = "drive", scopes: Sequence[Scope] | None = None) -> str:
         """A link to a desktop that opens once: for a person (`drive`, `view`), or for a program (`agent`)."""
         wanted = {"mode": mode} | ({"scopes": list(scopes)} if scopes is not None else {})
         done = await self.wait(await self._long(f"/desktops/{id}/session", wanted))
@@ -183,12 +191,12 @@ class AsyncMissionControl:
             raise DesktopError("link", id, "was read by somebody with the same key, or is too old", remedy)
         return str(result["link"])
 
-    async def open(self, id: str, scopes: Sequence[str] | None = None) -> AsyncDesktop:
+    async def open(self, id: str, scopes: Sequence[Scope] | None = None) -> AsyncDesktop:
         """Open a desktop for this program: its screen, windows, files and processes."""
         return await AsyncDesktop.connect(await self.link(id, "agent", scopes), self.ca)
 
     async def fleet(
-        self, action: str, selector: Mapping[str, Any], expected_count: int = 0, dry_run: bool = False
+        self, action: FleetAction, selector: Mapping[str, Any], expected_count: int = 0, dry_run: bool = False
     ) -> Fleet:
         """Do the same with all desktops of a selection, if they are as many as a dry run found.
 
@@ -286,7 +294,7 @@ class AsyncMissionControl:
         """One workspace."""
         return cast(Workspace, await self._get(f"/workspaces/{id}"))
 
-    async def act(self, workspace: str, verb: str) -> Operation:
+    async def act(self, workspace: str, verb: Literal["up", "start", "stop"]) -> Operation:
         """Bring a workspace to what is declared (`up`), or `start` or `stop` all its machines."""
         return await self._long(f"/workspaces/{workspace}/{verb}")
 
@@ -296,7 +304,7 @@ class AsyncMissionControl:
         desktops: Sequence[Mapping[str, str]],
         site: str = "local",
         network: str | None = None,
-        egress: str = "open",
+        egress: Literal["open", "locked", "none"] = "open",
     ) -> Operation:
         """Declare a workspace at its host and bring it up; the key needs the scope admin.
 
@@ -359,7 +367,7 @@ class AsyncMissionControl:
         """Probe the isolation of a running workspace from its own machines."""
         return await self._long(f"/workspaces/{workspace}/verify")
 
-    async def allow(self, workspace: str, name: str, how_long: str = "15m") -> Operation:
+    async def allow(self, workspace: str, name: str, how_long: Literal["15m", "1h", "always"] = "15m") -> Operation:
         """Let the desktops of a locked workspace reach a name: for `15m`, `1h`, or `always`.
 
         The key needs the scope approvals:decide; where a rule of approvals is in force it is refused.
@@ -382,7 +390,7 @@ class AsyncMissionControl:
     # -- approvals
 
     async def approvals(
-        self, state: str | None = None, workspace: str | None = None, desktop: str | None = None
+        self, state: ApprovalIs | None = None, workspace: str | None = None, desktop: str | None = None
     ) -> AsyncGenerator[Approval, None]:
         """Each connection that waits, or waited, for a person, the newest first."""
         async for approval in self._each("/approvals", state=state, workspace=workspace, desktop=desktop):
@@ -392,7 +400,9 @@ class AsyncMissionControl:
         """One of them as it is."""
         return cast(Approval, await self._get(f"/approvals/{id}"))
 
-    async def decide(self, approval: str, answer: str, reason: str = "") -> Operation:
+    async def decide(
+        self, approval: str, answer: Literal["once", "15m", "always", "refuse"], reason: str = ""
+    ) -> Operation:
         """Answer `once`, `15m`, `always` or `refuse`; needs `approvals:decide`, a scope that no desktop may have."""
         return await self._long(f"/approvals/{approval}/decide", {"answer": answer, "reason": reason})
 
@@ -404,10 +414,10 @@ class AsyncMissionControl:
         self,
         workspace: str,
         persons: int = 1,
-        roles: Sequence[str] = (),
+        roles: Sequence[Literal["operator", "admin"]] = (),
         people: Sequence[str] = (),
         keys: Sequence[str] = (),
-        operations: Sequence[str] = (),
+        operations: Sequence[Guarded] = (),
     ) -> Operation:
         """Let these answer for a workspace: roles, names of persons, ids of keys; none: all who may answer at all.
 
@@ -422,13 +432,13 @@ class AsyncMissionControl:
 
     # -- operations
 
-    async def decide_operation(self, id: str, answer: str, reason: str = "") -> Operation:
+    async def decide_operation(self, id: str, answer: Literal["allow", "refuse"], reason: str = "") -> Operation:
         """Answer `allow` or `refuse` to an operation that waits for others; needs `approvals:decide`."""
         return await self._long(f"/operations/{id}/decide", {"answer": answer, "reason": reason})
 
     async def operations(
         self,
-        state: str | None = None,
+        state: OperationIs | None = None,
         workspace: str | None = None,
         desktop: str | None = None,
         kind: str | None = None,
@@ -478,7 +488,7 @@ class AsyncMissionControl:
 
         They have to be if that event is not kept any more, after a day, or the database was put back since.
         """
-        wanted = {name: value for name, value in (("workspace", workspace), ("desktop", desktop)) if value}
+        wanted = _said(workspace=workspace, desktop=desktop)
         headers = {"Last-Event-ID": after} if after else {}
         place = kind = ""
         timeout = httpx.Timeout(30, read=SILENCE_SECONDS)
@@ -509,7 +519,7 @@ class AsyncMissionControl:
             yield cast(Alert, alert)
 
     async def timeline(
-        self, desktop: str, kinds: Sequence[str] = (), before: str | None = None
+        self, desktop: str, kinds: Sequence[MomentKind] = (), before: str | None = None
     ) -> AsyncGenerator[Moment, None]:
         """Each moment of a desktop, the newest first, also of one that is gone; of some kinds, or before a moment."""
         async for moment in self._each(f"/desktops/{desktop}/timeline", kind=list(kinds) or None, before=before):
@@ -537,19 +547,38 @@ class AsyncMissionControl:
         wanted = {"rules": [dict(rule) for rule in rules]}
         return await self._items("PUT", "/alert-rules", json=wanted, headers=_as_read(as_of))
 
-    async def usage(self, by: str | None = None, since: str | None = None, until: str | None = None) -> dict[str, Any]:
+    async def usage(
+        self,
+        by: Literal["desktop", "workspace", "day"] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        workspace: str | None = None,
+        desktop: str | None = None,
+    ) -> dict[str, Any]:
         """Machine time, cost, claimed tokens and counted bytes by desktop and day, or added up `by` one of these."""
-        wanted = {name: value for name, value in (("by", by), ("since", since), ("until", until)) if value}
+        wanted = _said(by=by, since=since, until=until, workspace=workspace, desktop=desktop)
         return dict(await self._get("/usage", wanted))
 
-    async def usage_csv(self, since: str | None = None, until: str | None = None) -> str:
+    async def usage_csv(
+        self,
+        since: str | None = None,
+        until: str | None = None,
+        workspace: str | None = None,
+        desktop: str | None = None,
+    ) -> str:
         """Machine time and cost by desktop and day, as CSV."""
-        wanted = {name: value for name, value in (("since", since), ("until", until)) if value}
+        wanted = _said(since=since, until=until, workspace=workspace, desktop=desktop)
         return (await self._answer("GET", "/usage.csv", params=wanted)).text
 
-    async def traffic_csv(self, since: str | None = None, until: str | None = None) -> str:
+    async def traffic_csv(
+        self,
+        since: str | None = None,
+        until: str | None = None,
+        workspace: str | None = None,
+        desktop: str | None = None,
+    ) -> str:
         """Bytes and connections by day, desktop and name, as gateways counted them, as CSV."""
-        wanted = {name: value for name, value in (("since", since), ("until", until)) if value}
+        wanted = _said(since=since, until=until, workspace=workspace, desktop=desktop)
         return (await self._answer("GET", "/usage/traffic.csv", params=wanted)).text
 
     async def metrics(self) -> str:
@@ -735,6 +764,11 @@ def _ended_badly(operation: Operation) -> DesktopError:
     if problem is None:
         return DesktopError("operation", operation["id"], f"is {operation['state']}", "look at its log")
     return DesktopError(problem["field"], problem["value"], problem["reason"], problem["remedy"])
+
+
+def _said(**filters: str | None) -> dict[str, str]:
+    """Those filters that say something."""
+    return {name: value for name, value in filters.items() if value}
 
 
 def _as_read(changed_at: str | None) -> dict[str, str]:

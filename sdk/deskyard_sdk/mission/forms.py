@@ -2,6 +2,22 @@
 
 from typing import Any, Literal, TypedDict
 
+DesktopIs = Literal[
+    "declared",
+    "provisioning",
+    "booting",
+    "ready",
+    "stopping",
+    "stopped",
+    "paused",
+    "error",
+    "io-error",
+    "unknown",
+]
+OperationIs = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+ApprovalIs = Literal["waiting", "allowed", "refused", "used", "over", "lapsed"]
+MomentKind = Literal["operation", "machine", "message", "tool", "approval", "alert", "session", "refusal", "task"]
+
 
 class Trouble(TypedDict):
     """An error: what is wrong, and what to do."""
@@ -38,7 +54,7 @@ class Operation(TypedDict):
     kind: str
     workspaceId: str | None
     desktopId: str | None
-    state: Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+    state: OperationIs
     actor: str
     createdAt: str
     startedAt: str | None
@@ -72,7 +88,7 @@ class DesktopState(TypedDict):
     tier: str
     image: str
     address: str
-    state: str
+    state: DesktopIs
     stateAt: str
     detail: str
     wanted: str | None
@@ -96,7 +112,7 @@ class Workspace(TypedDict):
     name: str
     site: str
     url: str
-    state: str
+    state: Literal["ready", "not ready", "absent", "stopped", "unknown"]
     egress: str
     egressAllow: list[str]
     image: str
@@ -151,7 +167,7 @@ class Tool(TypedDict):
 
     id: str
     name: str
-    state: str
+    state: Literal["running", "done", "failed", "interrupted"]
     startedAt: str
     endedAt: str | None
     arguments: str
@@ -200,7 +216,7 @@ class Message(TypedDict):
     role: Literal["person", "agent"]
     author: str
     text: str
-    state: str
+    state: Literal["queued", "sent", "streaming", "done", "failed", "interrupted"]
     at: str
     operationId: str | None
     problem: Trouble | None
@@ -233,7 +249,7 @@ class Moment(TypedDict):
     """Something that happened to a desktop."""
 
     id: str
-    kind: Literal["operation", "machine", "message", "tool", "approval", "alert", "session", "refusal", "task"]
+    kind: MomentKind
     at: str
     what: str
     actor: str
@@ -251,7 +267,7 @@ class Approval(TypedDict):
     desktopId: str
     name: str
     port: int
-    state: Literal["waiting", "allowed", "refused", "used", "over", "lapsed"]
+    state: ApprovalIs
     strength: Literal["gateway"]
     tries: int
     held: int

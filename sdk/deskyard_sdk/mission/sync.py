@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from deskyard_sdk.mission.client import AsyncMissionControl
+from deskyard_sdk.mission.client import AsyncMissionControl, Scope
 from deskyard_sdk.sync import Desktop, Loop, opened, waits, yields
 
 
@@ -28,7 +28,7 @@ class MissionControl:
         self._loop.run(self._twin.close())
         self._loop.stop()
 
-    def open(self, id: str, scopes: Sequence[str] | None = None) -> Desktop:
+    def open(self, id: str, scopes: Sequence[Scope] | None = None) -> Desktop:
         """Open a desktop for this program, as `AsyncMissionControl.open` does."""
         return Desktop.connect(self.link(id, "agent", scopes), self._twin.ca)
 

@@ -1,0 +1,199 @@
+"""The SDK's calls of Mission Control held against its OpenAPI document: requests, what can be given, words, answers."""
+
+import asyncio
+import inspect
+import json
+import types
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+import httpx
+import pytest
+from deskyard_sdk.mission import AsyncMissionControl, forms
+
+from deskyard.host.places import tree
+from deskyard.lab.api_changes import PROMISED
+from tests.support.answers_described import Described
+from tests.unit.sdk.asked import Asked, never_given, noted, objections, operations
+
+DOCUMENT: dict[str, Any] = json.loads((tree() / PROMISED).read_text())
+SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+ANSWER = {"state": "done", "items": [], "id": "op_1", "result": {"link": "https://x"}}
+SAMPLES: Mapping[Any, Any] = {str: "some", int: 1, float: 1, bool: True}
+# What an argument has to be where its type does not say it.
+GIVEN = {
+    "days": 30,
+    "for_": "8h",
+    "id": "lab.first",
+    "rules": [{"kind": "desktop.not-ready", "enabled": True, "number": 1}],
+    "selector": {"workspace": "lab"},
+    "sent": {"conversationId": "cv_1", "operationId": "op_1", "messageId": "ms_1"},
+}
+# What browsers and supervisors call, what a passkey signs, and what has two names for people's sake.
+FOR_BROWSERS = ("/api/enrol", "/api/sign-", "/api/intents", "/healthz", "/readyz")
+BY_PASSKEY = [
+    ("POST", "/api/keys"),
+    ("POST", "/api/people"),
+    ("POST", "/api/people/{id}/link"),
+    ("DELETE", "/api/people/{id}"),
+]
+TWICE = [("DELETE", "/api/desktops/{id}"), ("DELETE", "/api/workspaces/{id}")]
+SIGNED = {"intent", "sealTo"}
+# Lists are read to their ends.
+PARTS = {"after", "limit"}
+NAMES = {"DesktopState": "Desktop", "Fleet": "FleetAnswer"}
+# What the stream of events says is no answer of the document.
+NOT_DESCRIBED = {"News"}
+# They ask nothing of it, or what others here ask.
+NOT_TRIED = {"connect", "close", "open"}
+
+
+def value(name: str, kind: Any, turn: int = 0) -> Any:
+    """A value for an argument, of its name or else of its type; of known words another at each turn."""
+    if name in GIVEN:
+        return GIVEN[name]
+    if get_origin(kind) is Literal:
+        return get_args(kind)[turn % len(get_args(kind))]
+    if get_origin(kind) in (types.UnionType, Union):
+        return value(name, get_args(kind)[0], turn)
+    if get_origin(kind) is Sequence:
+        return [value(name, get_args(kind)[0], turn)]
+    if get_origin(kind) is Mapping:
+        return {"free": 1} if get_args(kind)[1] is int else {"name": "first"}
+    return "op_1" if is_typeddict(kind) else SAMPLES[kind]
+
+
+async def asked_by(method: str, whole: bool = True, turn: int = 0) -> Sequence[Asked]:
+    """What a method asks, with all of its arguments, or with those alone that it needs."""
+    found: list[Asked] = []
+    described = Described(DOCUMENT)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        media_type = request.headers.get("content-type", "")
+        found.append(noted(described, request.method, request.url, request.content, media_type))
+        return httpx.Response(200, json=ANSWER)
+
+    call = getattr(AsyncMissionControl, method)
+    kinds = get_type_hints(call)
+    wanted = {
+        parameter.name: value(parameter.name, kinds[parameter.name], turn)
+        for parameter in list(inspect.signature(call).parameters.values())[1:]
+        if whole or parameter.default is parameter.empty
+    }
+    client = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="https://lab")
+    async with AsyncMissionControl(client, None) as sdk:
+        going = call(sdk, **wanted)
+        if inspect.isasyncgen(going):
+            async for _ in going:
+                pass
+        else:
+            await going
+    return found
+
+
+def methods() -> Sequence[str]:
+    """The names of its calls."""
+    found = {name for name, _ in inspect.getmembers(AsyncMissionControl, inspect.isroutine) if name[0] != "_"}
+    return sorted(found - NOT_TRIED)
+
+
+def words_in(method: str) -> int:
+    """How many words the argument of a method takes that takes the most of them, or 1."""
+    return max(1, *(len(literal_of(kind)) for kind in get_type_hints(getattr(AsyncMissionControl, method)).values()))
+
+
+@pytest.fixture(scope="module")
+def asked() -> Sequence[Asked]:
+    """What all calls ask, with all of their arguments and each word that these take."""
+
+    async def every() -> Sequence[Asked]:
+        turns = [(name, turn) for name in methods() for turn in range(words_in(name))]
+        return [request for name, turn in turns for request in await asked_by(name, turn=turn)]
+
+    return asyncio.run(every())
+
+
+@pytest.mark.parametrize("method", methods())
+def test_a_call_with_what_it_needs_asks_for_an_operation_as_it_is_described(method: str) -> None:
+    requests = asyncio.run(asked_by(method, whole=False))
+    assert requests
+    assert [found for request in requests for found in objections(request, DOCUMENT)] == []
+
+
+def test_a_call_with_all_of_its_arguments_and_any_word_asks_as_it_is_described(asked: Sequence[Asked]) -> None:
+    once = {(request.line, str(request.query), str(request.body)): request for request in asked}
+    assert {line: found for (line, *_), request in once.items() if (found := list(objections(request, DOCUMENT)))} == {}
+
+
+def test_each_operation_for_programs_has_a_method_that_can_give_each_of_its_fields(asked: Sequence[Asked]) -> None:
+    others = {each["operationId"] for method, path, each in described() if is_for_no_program(method, path)}
+    assert set(operations(DOCUMENT)) - {request.name for request in asked} == others
+    lacking = never_given(DOCUMENT, asked, others)
+    assert {field for _, field in lacking} == {*SIGNED, *PARTS, "head"}
+    # The audit is checked part by part: each answer has the head that the next request goes on from.
+    assert {name for name, field in lacking if field == "head"} == {"verify_api_audit_verify_get"}
+
+
+def described() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in DOCUMENT["paths"].items():
+        for method, operation in item.items():
+            yield method.upper(), path, operation
+
+
+def is_for_no_program(method: str, path: str) -> bool:
+    return path.startswith(FOR_BROWSERS) or (method, path) in {*BY_PASSKEY, *TWICE}
+
+
+def words_of(schema: dict[str, Any]) -> set[str]:
+    """The words that a field takes; none where it takes any."""
+    if "$ref" in schema:
+        return words_of(SCHEMAS[schema["$ref"].rpartition("/")[2]])
+    inner = [*schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else ())]
+    return {*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())}.union(*map(words_of, inner))
+
+
+def test_each_word_that_a_request_may_have_can_be_given(asked: Sequence[Asked]) -> None:
+    given: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for request in asked:
+        for field, content in {**request.query, **(request.body if isinstance(request.body, dict) else {})}.items():
+            given[request.name, field] |= {str(each) for each in (content if isinstance(content, list) else [content])}
+    known: dict[tuple[str, str], set[str]] = {}
+    for name, operation in operations(DOCUMENT).items():
+        fields = {each["name"]: each["schema"] for each in operation.get("parameters", ()) if each["in"] == "query"}
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            fields |= properties(content["schema"])
+        known |= {(name, field): words for field, schema in fields.items() if (words := words_of(schema))}
+    assert len(known) > 10
+    calls = {request.name for request in asked}
+    assert {at: words - given[at] for at, words in known.items() if at[0] in calls and words - given[at]} == {}
+
+
+def properties(schema: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an object, which may be one of several."""
+    if "$ref" in schema:
+        return properties(SCHEMAS[schema["$ref"].rpartition("/")[2]])
+    found = dict(schema.get("properties", {}))
+    for part in schema.get("anyOf", ()):
+        found |= properties(part)
+    return found
+
+
+FORMS = {name: form for name, form in vars(forms).items() if is_typeddict(form) and name not in NOT_DESCRIBED}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_form_has_the_fields_and_words_of_its_answer(name: str) -> None:
+    described = SCHEMAS[NAMES.get(name, name)]["properties"]
+    hints = get_type_hints(FORMS[name])
+    assert set(hints) == set(described)
+    for field, kind in hints.items():
+        words = words_of(described[field]) if "$ref" not in described[field] else set()
+        assert literal_of(kind) == words, field
+
+
+def literal_of(kind: Any) -> set[str]:
+    """The words that a type knows."""
+    if get_origin(kind) is Literal:
+        return set(get_args(kind))
+    return set().union(*map(literal_of, get_args(kind)))
