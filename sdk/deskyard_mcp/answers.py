@@ -73,7 +73,9 @@ def refused(error: DesktopError) -> CallToolResult:
 def denied(error: DesktopError) -> MCPError:
     """The protocol's error that says what is refused, and what to do, where no tool answers."""
     message = f"{error.field} {error.value} {error.reason}; {error.remedy}"
-    return MCPError(INVALID_PARAMS, message, _refusal(error))
+    # The protocol's own field for a resource that there is not.
+    where = {"uri": error.value} if error.field == "uri" else {}
+    return MCPError(INVALID_PARAMS, message, _refusal(error) | where)
 
 
 def _refusal(error: DesktopError) -> dict[str, Any]:

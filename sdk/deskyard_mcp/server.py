@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from importlib import metadata
-from typing import Any
+from typing import Any, NoReturn
 
 from deskyard_sdk import AsyncDesktop, DesktopError
 from mcp.server.lowlevel import Server
@@ -116,6 +116,12 @@ class DesktopServer(MCPServer[None]):
                 raise denied(error.__cause__) from error
             raise
 
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[None, Any] | None = None
+    ) -> NoReturn:
+        """Refuse each prompt, of which there is none: the library takes such a name for an error of the server."""
+        raise denied(DesktopError("prompt", name, "does not exist", "use the tools: there are no prompts"))
+
     @property
     def protocol(self) -> Server[None]:
         """The library's server of the lower level, which speaks the protocol."""
@@ -134,7 +140,7 @@ def version() -> str:
     try:
         return metadata.version("deskyard-sdk")
     except metadata.PackageNotFoundError:
-        return ""
+        return "unknown"
 
 
 def offers(desktop: AsyncDesktop, sees: bool) -> Sequence[Offer]:

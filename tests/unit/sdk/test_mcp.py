@@ -9,11 +9,12 @@ import pytest
 from deskyard_mcp.settings import read
 from deskyard_sdk import DesktopError
 from mcp import MCPError
-from mcp_types import ElicitRequestParams, ElicitResult
+from mcp_types import INVALID_PARAMS, ElicitRequestParams, ElicitResult
 
+from deskyard.computer.work import entries
 from deskyard.computer.work.part import Work
 from deskyard.lab.changed_tests import imported
-from tests.support.mcp_client import Tools, talk_within
+from tests.support.mcp_client import MODES, Tools, talk_within
 from tests.support.sources import parsed
 from tests.unit.computer.serving import home_of, served
 from tests.unit.sdk.test_sdk import TICKET, Door
@@ -80,7 +81,9 @@ def test_a_server_names_its_version_where_it_is_installed(
     monkeypatch.setattr(metadata, "version", found)
 
     async def use(tools: Tools) -> None:
-        assert tools.client.server_info is not None and tools.client.server_info.version == installed
+        # The protocol's suite takes an empty one for none.
+        expected = installed or "unknown"
+        assert tools.client.server_info is not None and tools.client.server_info.version == expected
 
     talk_within(f"{url}/bare", use)
 
@@ -113,7 +116,9 @@ def test_files_are_written_listed_and_read_in_parts_that_are_whole_characters(ur
         text = "äöü" * 10
         written = await tools("write_file", path="a/b.txt", text=text)
         assert (written["type"], written["size"]) == ("file", 60)
-        assert [entry["path"] for entry in (await tools("list_files", path="a"))["entries"]] == [written["path"]]
+        listed = await tools("list_files", path="a")
+        assert [entry["path"] for entry in listed["entries"]] == [written["path"]]
+        assert (listed["untrusted"], "left_out" in listed) == (["path"], False)
         read, start = "", 0
         while start < 60:
             part = await tools("read_file", path="a/b.txt", start=start, length=7)
@@ -199,6 +204,33 @@ def test_who_cannot_ask_the_user_does_nothing_that_they_want_to_be_asked_for(url
         assert (await tools("list_files"))["entries"] == []
 
     talk_within(f"{url}/bare", use, ask=["shell"])
+
+
+def test_a_folder_of_which_not_all_is_listed_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "MOST_ENTRIES", 1)
+
+    async def use(tools: Tools) -> None:
+        for name in "ab":
+            await tools("write_file", path=f"many/{name}", text="")
+        listed = await tools("list_files", path="many")
+        assert (len(listed["entries"]), "left_out" in listed) == (1, True)
+
+    talk_within(f"{url}/bare", use)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_prompt_and_a_resource_that_there_are_not_are_wrong_parameters(url: str, mode: str) -> None:
+    async def use(tools: Tools) -> None:
+        for asking, given in (
+            (tools.client.read_resource("deskyard://none"), {"error": "uri", "uri": "deskyard://none"}),
+            (tools.client.get_prompt("none"), {"error": "prompt", "value": "none"}),
+        ):
+            with pytest.raises(MCPError) as refused:
+                await asking
+            assert refused.value.error.code == INVALID_PARAMS
+            assert given.items() <= refused.value.error.data.items()
+
+    talk_within(f"{url}/bare", use, mode=mode)
 
 
 def test_a_link_stands_in_the_environment_or_in_a_file_of_its_own(tmp_path: Path) -> None:
