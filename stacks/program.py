@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import pulumi
 
 from deskyard.declaration.declaration import Declared, declared, from_config
+from deskyard.declaration.promise import Promise
 
 if TYPE_CHECKING:
     from stacks.libvirt import Workspace
     from stacks.proxmox import ClusterWorkspace
 
 
-def workspace_program() -> None:
-    """Read the stack's configuration, plan, and declare everything."""
+def workspace_program(promise: Promise | None = None) -> None:
+    """Read the stack's configuration, plan, and declare everything; `promise` is of the task that makes it."""
     name = pulumi.get_stack()
-    declaration = declared(from_config(name, pulumi.Config("deskyard").get))
+    declaration = declared(from_config(name, pulumi.Config("deskyard").get), promise)
     workspace = (
         _on_this_machine(name, declaration) if declaration.on_cluster is None else _on_cluster(name, declaration)
     )

@@ -5,9 +5,11 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from deskyard.declaration.promise import Promise
 from deskyard.errors import ConfigError
 from deskyard.host import addresses
 from deskyard.host.places import tree
@@ -103,9 +105,9 @@ def stack_names() -> list[str]:
     return sorted(path.name.split(".")[1] for path in stacks_folder().glob("Pulumi.*.yaml"))
 
 
-def read(name: str) -> Declared:
+def read(name: str, promise: Promise | None = None) -> Declared:
     """The declaration of workspace `name` from its file; raises `ConfigError` naming what is wrong."""
-    return declared(read_workspace(name))
+    return declared(read_workspace(name), promise)
 
 
 def read_workspace(name: str) -> Workspace:
@@ -158,11 +160,15 @@ def from_config(name: str, get: Callable[[str], str | None]) -> Workspace:
     return Workspace.check({"name": name, **values}, f"Pulumi.{name}.yaml")
 
 
-def declared(workspace: Workspace) -> Declared:
-    """Add the site and the Plan; a cluster is asked what it has, because others plan on it too."""
+def declared(workspace: Workspace, promise: Promise | None = None) -> Declared:
+    """Add the site and the Plan; a cluster is asked what it has, because others plan on it too.
+
+    Whoever makes what is planned promises it, so that others of this machine take none of its places meanwhile.
+    """
     site = read_site(workspace.site)
     if site.backend == "proxmox":
-        plan, on_cluster = plan_on_cluster(workspace, site, observe(site, workspace))
+        look, make = partial(observe, site, workspace), partial(plan_on_cluster, workspace, site)
+        plan, on_cluster = make(look()) if promise is None else promise.plan(look, make)
         return Declared(workspace, site, plan, on_cluster)
     # Each time anew: a changed address is a change of the Plan, which the next `up` brings to the gateway.
     host = addresses.addresses()

@@ -13,6 +13,7 @@ from pulumi.automation import errors
 
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import PROJECT
+from deskyard.declaration.promise import Promise
 from deskyard.engine import checkpoint
 from deskyard.engine.change import RESOURCES, Change, Watcher, desktop_of
 from deskyard.engine.command import EngineCommand
@@ -35,10 +36,10 @@ PROTECTED = re.compile(r"\"(urn:pulumi:[^\"]+)\" cannot be deleted\s+because it 
 
 
 class WorkspaceStack:
-    """The stack of one workspace."""
+    """The stack of one workspace; `promise` is of a task that makes its machines."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, promise: Promise | None = None) -> None:
+        self.name, self._promise = name, promise
 
     @functools.cached_property
     def _environment(self) -> dict[str, str]:
@@ -175,7 +176,7 @@ class WorkspaceStack:
                 options["project_settings"] = automation.ProjectSettings(name=PROJECT, runtime="python")
             return automation.LocalWorkspace(
                 work_dir=str(folder),
-                program=workspace_program,
+                program=functools.partial(workspace_program, self._promise),
                 pulumi_home=str(_home()),
                 env_vars=self._environment,
                 secrets_provider="passphrase",

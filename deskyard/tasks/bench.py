@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SOCKETS = 2000
 WORKSPACES, DESKTOPS = 1000, 5
-QUEUED_WORKSPACES, HOURS, MEMORY_GIB = 200, 4, 64
+QUEUED_WORKSPACES, HOURS, MEMORY_GIB, NODES = 200, 4, 64, 12
 ROUNDS, AT_ONCE = 5, 8
 
 
@@ -142,6 +142,29 @@ def queue(
     _measured("queueing", *map(str, (workspaces, desktops, hours, memory, seed)), json=json)
 
 
+@command(
+    changes=Unnoted.TREE,
+    help={
+        "workspaces": "how many workspaces come to the site",
+        "nodes": "nodes of the cluster, of 256 GiB of memory each",
+        "hours": "hours that are worked through",
+        "seed": "which hours, where the same are wanted again",
+        "json": "print JSON",
+    },
+)
+def cluster(
+    _: Context,
+    workspaces: int = QUEUED_WORKSPACES,
+    nodes: int = NODES,
+    hours: int = 8,
+    seed: int = 1,
+    json: bool = False,
+) -> None:
+    """Fill a cluster on paper by its own clock, in the real queue: waits, turns of workspaces, nothing given twice."""
+    _require(("workspaces", workspaces, 1000), ("nodes", nodes, 64), ("hours", hours, 24))
+    _measured("cluster", *map(str, (seed, workspaces, nodes)), str(hours), json=json)
+
+
 @command(changes=Unnoted.TREE, help={"json": "print JSON"})
 def state(_: Context, json: bool = False) -> None:
     """Make workspaces on a fake cluster: time, calls and what the state costs, kept in files and in a database."""
@@ -165,6 +188,7 @@ def _measured(name: str, *arguments: str, json: bool) -> None:
 
 ns = Collection("bench")
 ns.add_task(desktop, default=True)
+ns.add_task(cluster)
 ns.add_task(computer)
 ns.add_task(control)
 ns.add_task(fleet)

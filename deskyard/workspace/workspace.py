@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from deskyard.declaration import declaration
+from deskyard.declaration import promise as promises
 from deskyard.declaration.declaration import Declared
 from deskyard.desktop import customise_delivery, key_delivery, process_cap
 from deskyard.desktop.customise_delivery import How
@@ -68,16 +69,18 @@ def up(
         with step("check", timings):
             if on_turn is None:
                 # What is wrong is said before anybody is waited for.
-                declared = _checked(name)
-                held.enter_context(turn.whole(declared.site.name, name))
-                # Whoever had the turn before may have put the declaration away.
-                declaration.read_workspace(name)
+                site = _checked(name).site.name
+                held.enter_context(turn.whole(site, name))
             else:
-                held.enter_context(turn.whole(declaration.site_name(name), name))
+                site = declaration.site_name(name)
+                held.enter_context(turn.whole(site, name))
                 on_turn()
-                declared = _checked(name)
+                _checked(name)
+            promise = held.enter_context(promises.given(site, name))
+            # Whoever had the turn before may have put the declaration away.
+            declared = declaration.read(name, promise)
             _look_after_seats(declared)
-            stack = WorkspaceStack(name)
+            stack = WorkspaceStack(name, promise)
             backend = backend_of(declared.site)
             asleep = _asleep(declared.plan, machines_of(declared.plan))
             if declared.plan.gateway.machine.domain in asleep:

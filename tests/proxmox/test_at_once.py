@@ -9,6 +9,7 @@ from deskyard.declaration import declaration
 from deskyard.errors import ConfigError
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
+from deskyard.plan.power import NoRoom
 from deskyard.plan.proxmox.workspace import plan_on_cluster
 from deskyard.site.files import read_site
 from deskyard.site.proxmox.client import ApiError, Client, connect
@@ -94,6 +95,30 @@ def test_an_id_that_somebody_takes_meanwhile_is_not_taken_over(rack: Rack) -> No
     assert (theirs.config.get("tags"), theirs.status) == (None, "stopped")
     assert rack.machines("lab")["dev1"].vmid != stolen
     assert changed(rack.declare("lab", "dev1").preview()) == []
+
+
+def test_two_that_come_up_at_once_do_not_both_get_the_last_place(rack: Rack) -> None:
+    """One has planned and made nothing yet when the other plans: the cluster shows them the same free memory."""
+    fake, refused = rack.peer.fake, list[str]()
+    fake.capacities = dict.fromkeys(fake.nodes, Capacity(cpus=16, memory=6 * GIB))
+    names = [f"w{number}" for number in range(len(fake.nodes) + 1)]
+    for name in names:
+        rack.declare(name, "d")
+
+    def next_one(name: str) -> None:
+        rest = names[names.index(name) + 1 :]
+        if not rest:
+            return
+        try:
+            workspace.up(rest[0], on_steps=lambda: next_one(rest[0]))
+        except NoRoom as error:
+            refused.append(error.reason)
+
+    workspace.up(names[0], on_steps=lambda: next_one(names[0]))
+    assert len(refused) == 1 and "MiB of memory" in refused[0]
+    for node in fake.nodes:
+        there = [vm for name in names for vm in rack.machines(name).values() if vm.node == node]
+        assert sum(int(vm.config["memory"]) for vm in there) <= 6 * 1024
 
 
 def test_a_site_that_is_full_says_so_before_anything_is_made(rack: Rack) -> None:

@@ -28,8 +28,9 @@ STOP_SECONDS = 120
 # What waits for room is tried again by the clock, since who works at a shell frees some unheard, and not for ever.
 ROOM_SECONDS, MOST_ROOM_SECONDS = 30.0, 3600.0
 
-# The shares whose operations start machines, and stop them.
+# The shares whose operations start machines, and stop them; of these, those that leave no room once they are done.
 MOVING = ("engine", "machines")
+FILLING = ("desktop.create", "desktop.start", "desktop.resume", "workspace.create", "workspace.start", "task.begin")
 
 KILLED = "its program was killed (SIGKILL)"
 LOST = {
@@ -67,19 +68,26 @@ class Claim:
 
 
 def claim(link: Link, worker: str, lease: float = LEASE_SECONDS, full: Sequence[str] = ()) -> Claim | None:
-    """The oldest operation whose lane is free, of no share that is full, held for `lease` seconds; None without any.
+    """The next operation whose lane is free, of no share that is full, held for `lease` seconds; None without any.
 
-    What somebody asked for comes before what is asked by the hour.
+    What somebody asked for comes before what is asked by the hour, and what there was no room for behind the rest: it
+    would be tried again and again before anything that leaves some. Then it is the turn of the workspace that has the
+    fewest of that share under way, so that who asks for much at once waits for it alone; of those the oldest.
     """
-    query = """update operation set state = 'running', attempt = attempt + 1, worker = %(worker)s,
+    query = """with busy as (
+            select workspace_id, share_of(kind) as share, count(*) as under_way from operation
+            where state = 'running' and workspace_id is not null group by 1, 2)
+        update operation set state = 'running', attempt = attempt + 1, worker = %(worker)s,
             lease_until = now() + make_interval(secs => %(lease)s), started_at = coalesce(started_at, now())
         where id = (
-            select id from operation o where state = 'queued' and cancel_requested_at is null
+            select id from operation o left join busy b on b.workspace_id = o.workspace_id and b.share = share_of(kind)
+            where state = 'queued' and cancel_requested_at is null
                 and (not_before is null or not_before <= now())
                 and not share_of(kind) = any(%(full)s)
                 and not exists (select from operation r where r.state = 'running' and r.lane = o.lane)
                 and not exists (select from operation p where p.id = o.after_id and p.state <> 'done')
-            order by actor = 'watch', created_at, id limit 1 for update skip locked)
+            order by actor = 'watch', waits is not null, coalesce(under_way, 0), created_at, id
+            limit 1 for update of o skip locked)
         returning *, share_of(kind) as share"""
     try:
         with link.transaction():
@@ -126,7 +134,7 @@ def finish(
     values = [state, Jsonb(result) if result is not None else None, Jsonb(problem) if problem else None]
     if link.execute(query, [*values, held.id, held.attempt]).fetchone() is None:
         return False
-    if held.share in MOVING:
+    if held.share in MOVING and not (state == "done" and held.kind in FILLING):
         # It may have left room.
         _leave_alone_no_longer(link)
     return True

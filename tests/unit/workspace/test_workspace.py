@@ -341,11 +341,15 @@ class Asleep:
         self.moves.append((domain, force))
 
 
-def test_up_of_a_stopped_workspace_is_refused_before_anything_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_of_a_stopped_workspace_is_refused_before_anything_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machines = Asleep(gateway=Power.OFF, dev1=Power.OFF)
-    monkeypatch.setattr(workspace, "_checked", lambda _: SimpleNamespace(site=Site(), plan=machines.plan))
-    monkeypatch.setattr(declaration, "read_workspace", lambda _: None)
-    monkeypatch.setattr(workspace, "WorkspaceStack", lambda _: object())
+    found = SimpleNamespace(site=Site(), plan=machines.plan)
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    monkeypatch.setattr(workspace, "_checked", lambda _: found)
+    monkeypatch.setattr(declaration, "read", lambda *_: found)
+    monkeypatch.setattr(workspace, "WorkspaceStack", lambda *_: object())
     monkeypatch.setattr(workspace, "machines_of", lambda _: machines)
     with pytest.raises(SiteError, match=r"is stopped\n.*workspace\.start lab"):
         workspace.up("lab")
@@ -365,7 +369,7 @@ def declared_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asleep:
     found = SimpleNamespace(site=Site(), plan=machines.plan)
     for name, function in {
         "_checked": lambda _: found,
-        "WorkspaceStack": lambda _: SimpleNamespace(on_cluster=None, up=None),
+        "WorkspaceStack": lambda *_: SimpleNamespace(on_cluster=None, up=None),
         "machines_of": lambda _: machines,
         "backend_of": lambda _: SimpleNamespace(**nothing),
         "_look_after_seats": lambda _: None,
@@ -373,6 +377,9 @@ def declared_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asleep:
         "_new_desktops": lambda *_: [],
     }.items():
         monkeypatch.setattr(workspace, name, function)
+    read = declaration.read
+    # As it is written, so that one that was put away is missed; planned as the machines are.
+    monkeypatch.setattr(declaration, "read", lambda *_: read("lab") and found)
     monkeypatch.setattr(key_delivery, "wanted", lambda *_: None)
     monkeypatch.setattr(customise_delivery, "wanted", lambda _: {})
     return machines

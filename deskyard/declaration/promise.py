@@ -1,0 +1,86 @@
+"""What a task is about to make on a cluster, told to the other tasks of this machine that plan meanwhile.
+
+Between a Plan and its machines lie minutes, in which the cluster shows none of them: two tasks that plan on the same
+free memory of a node would both get it.
+"""
+
+import fcntl
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from deskyard.host.lock import alone
+from deskyard.host.places import places
+from deskyard.plan.proxmox.promised import Promised, promised, with_promised
+from deskyard.plan.proxmox.view import ClusterView, SeenMachine
+from deskyard.plan.proxmox.workspace import ClusterPlan
+from deskyard.plan.workspace import WorkspacePlan
+
+Planned = tuple[WorkspacePlan, ClusterPlan]
+
+
+class Promise:
+    """The places of a workspace's machines, which are nobody else's until the task ends that makes them."""
+
+    def __init__(self, site: str, file: IO[str]) -> None:
+        self._site, self._file = site, file
+
+    def plan(self, look: Callable[[], ClusterView], plan: Callable[[ClusterView], Planned]) -> Planned:
+        """Plan on what the cluster shows now and others are about to make; from then on others count on it."""
+        with alone(_places(self._site)):
+            planned = plan(with_promised(look(), self._others()))
+            machines = [asdict(promised(vm)) for vm in planned[1].machines()]
+            self._file.seek(0)
+            self._file.truncate()
+            json.dump(machines, self._file)
+            self._file.flush()
+        return planned
+
+    def _others(self) -> list[Promised]:
+        own = Path(self._file.name)
+        return [each for path in own.parent.iterdir() if path != own for each in _read(path)]
+
+
+@contextmanager
+def given(site: str, workspace: str) -> Iterator[Promise]:
+    """Let what a task plans from now on be promised until its end, however it ends; it has the workspace's turn."""
+    folder = places().state / "promised" / site
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / workspace
+    # Nobody reads it before it is locked: it would be taken for what a killed task left.
+    with alone(_places(site)):
+        file = path.open("w")
+        fcntl.flock(file, fcntl.LOCK_EX)
+    with file:
+        try:
+            yield Promise(site, file)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _places(site: str) -> str:
+    return f"places-{site}"
+
+
+def _read(path: Path) -> list[Promised]:
+    """The promises of another task; none, and no file any more, of one that was killed."""
+    try:
+        file = path.open()
+    except FileNotFoundError:
+        return []
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # It may have planned nothing yet.
+            return [_promised(values) for values in json.loads(file.read() or "[]")]
+        path.unlink(missing_ok=True)
+    return []
+
+
+def _promised(values: dict[str, Any]) -> Promised:
+    machine = values["machine"]
+    return Promised(SeenMachine(**{**machine, "tags": tuple(machine["tags"])}), values["storage"], values["disks_gib"])
