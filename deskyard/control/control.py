@@ -21,6 +21,7 @@ from deskyard.control.ground.settings import PORT, Settings, kept
 from deskyard.control.identity import declared
 from deskyard.control.identity.declared import Declared
 from deskyard.control.people import records
+from deskyard.control.people.passkeys import bytes_of
 from deskyard.control.process import pages
 from deskyard.control.process.noted import end_left
 from deskyard.control.process.unit import Unit
@@ -172,6 +173,20 @@ class Control:
         with self._database() as link, link.transaction():
             records.remove(link, _host(), name)
         return {"name": name, "removed": True}
+
+    def passkeys(self, name: str) -> list[dict[str, Any]]:
+        """The passkeys of a person: id, name, and since when."""
+        with self._database() as link:
+            return records.passkeys_of(link, name)
+
+    def remove_passkey(self, name: str, id: str) -> dict[str, Any]:
+        """End a passkey of a person, also the last one: the host makes a new link."""
+        with self._database() as link, link.transaction():
+            if id not in {each["id"] for each in records.passkeys_of(link, name)}:
+                remedy = f"see ./inv control.person {name} --passkeys"
+                raise ConfigError("--passkey", id, f"is no passkey of {name}", remedy)
+            records.remove_passkey(link, _host(), bytes_of(id))
+        return {"name": name, "passkey": id, "removed": True}
 
     def key(self, name: str, scopes: list[str], workspaces: list[str] | None, days: int) -> dict[str, Any]:
         """Make an API key; the answer is the only place where it ever stands."""

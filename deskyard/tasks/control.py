@@ -135,6 +135,8 @@ def upgrade(_: Context, json: bool = False) -> None:
         "gives": "of an admin, up to whom they give by the web: viewer (viewers, and keys that neither destroy nor "
         "decide, for 30 days), or operator (operators, too, and all keys but an admin's, for a year); default: as "
         "before, a new admin: viewer",
+        "passkeys": "say which passkeys the person has; nothing is changed",
+        "passkey": "with --remove: the id of one of the person's passkeys, which alone ends",
         "remove": "let the person in no more",
         "yes": "do not ask before a person is removed",
         "json": "print JSON",
@@ -147,6 +149,8 @@ def person(
     workspaces: str = "",
     mail: str = "",
     gives: str = "",
+    passkeys: bool = False,
+    passkey: str = "",
     remove: bool = False,
     yes: bool = False,
     json: bool = False,
@@ -154,6 +158,17 @@ def person(
     """Add a person, or give one another link to enrol a passkey; the link works once, for half an hour."""
     from deskyard.control.control import Control
 
+    if passkey and not remove:
+        raise ConfigError("--passkey", passkey, "says which one is to end", "add --remove, or leave it out")
+    if passkeys:
+        found = Control().passkeys(name)
+        lines = [f"{each['id']}  {each['created_at']}  {each['name']}" for each in found]
+        show(found, as_json=json, text="\n".join(lines) or f"{name} has no passkey")
+        return
+    if passkey:
+        ended = Control().remove_passkey(name, passkey)
+        show(ended, as_json=json, text=f"{name}: {passkey} ended, with the sessions that it began")
+        return
     if remove:
         if not yes:
             question = f"{name} can sign in no more, and all sessions end. Type the name to go on: "

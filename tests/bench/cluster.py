@@ -24,9 +24,9 @@ from unittest.mock import patch
 
 from psycopg.types.json import Jsonb
 
-from deskyard.control.jobs import claim as claims
-from deskyard.control.jobs.claim import Claim
 from deskyard.control.jobs.slots import full, slots
+from deskyard.control.queue import claim as claims
+from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link
 from deskyard.declaration import promise
 from deskyard.host.progress import step

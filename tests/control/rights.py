@@ -4,6 +4,7 @@ from deskyard.control.people.scopes import ADMIN, APPROVALS, CHAT, DECIDE, DESTR
 
 # What everybody may ask who is somebody, of their own; an admin of all.
 ANYBODY = """
+DELETE /api/me/passkeys/{id}
 DELETE /api/sessions/{id}
 GET /api/me
 GET /api/people

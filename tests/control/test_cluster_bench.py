@@ -1,6 +1,6 @@
 """Hours of a cluster that fills, with the real queue and placement: turns, waits for room, and no place given twice."""
 
-from deskyard.control.jobs import claim as claims
+from deskyard.control.queue import claim as claims
 from tests.bench.cluster import ByAge, Sizes, worked_through
 from tests.control.lab import Lab
 

@@ -260,6 +260,7 @@ def test_each_call_of_the_api_has_a_method(owner: httpx.Client) -> None:
     called = asyncio.run(_called(offered))
     # To destroy has two names for people's sake; keys and persons are for a passkey to sign, which no program has.
     signed = {("POST", "/api/keys"), ("POST", "/api/people"), ("POST", "/api/people/{id}/link")}
+    signed.add(("DELETE", "/api/me/passkeys/{id}"))
     twice = {("DELETE", "/api/desktops/{id}"), ("DELETE", "/api/workspaces/{id}")}
     assert offered - called == {*twice, ("DELETE", "/api/people/{id}"), *signed}
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 OVER = ("done", "failed", "cancelled")
 PASSKEY = {"id": "passkey-1", "name": "Laptop", "createdAt": ago(days=3)}
+PHONE = {"id": "passkey-2", "name": "Phone", "createdAt": ago(days=2)}
 
 
 def problem(status: int, field: str, value: str, reason: str, remedy: str) -> Response:
@@ -61,7 +62,8 @@ async def me(_request: Request, stand_in: "StandIn", _body: Any) -> Response:
     # As the web process says it of an admin.
     giver = Giver("Ada", stand_in.estate.gives, stand_in.estate.ruled)
     gives = giver.shown() if role == "admin" else None
-    answer = {"person": person, "key": None, "scopes": scopes, "gives": gives, "passkeys": [PASSKEY], "csrf": None}
+    there = [each for each in (PASSKEY, PHONE) if each["id"] not in stand_in.estate.removed]
+    answer = {"person": person, "key": None, "scopes": scopes, "gives": gives, "passkeys": there, "csrf": None}
     return JSONResponse(answer)
 
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from deskyard.control.credentials import target
 from deskyard.control.opening import seal
-from tests.web.calls import accepted, page, problem
+from tests.web.calls import PHONE, accepted, page, problem
 from tests.web.estate import Estate, Thing, ago
 from tests.web.passkeys import Refused
 
@@ -96,6 +96,17 @@ async def remove(request: Request, stand_in: "StandIn", body: Any) -> Response:
     return accepted(stand_in.estate.operation(target.REMOVE, None, state="done", result={"removed": id}))
 
 
+async def remove_passkey(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    id = request.path_params["id"]
+    try:
+        stand_in.passkeys.answered(request, body["intent"]["credential"], "webauthn.get")
+    except Refused as refused:
+        return problem(403, "intent", "", str(refused), "Sign it again")
+    assert body["intent"]["intent"]["target"] == target.parsed(target.PASSKEY, {**PHONE, "id": id}).target
+    stand_in.estate.removed.add(id)
+    return accepted(stand_in.estate.operation(target.PASSKEY, None, state="done", result={"removed": id}))
+
+
 def _given(request: Request, stand_in: "StandIn", kind: str, body: Any, secret: Thing) -> Response:
     """What the worker answers to what was signed: its own code makes the line, and seals."""
     try:
@@ -115,4 +126,5 @@ ROUTES = (
     ("POST", "/api/people", invite),
     ("POST", "/api/people/{id}/link", link_again),
     ("DELETE", "/api/people/{id}", remove),
+    ("DELETE", "/api/me/passkeys/{id}", remove_passkey),
 )

@@ -180,6 +180,18 @@ def test_who_is_removed_is_gone_once_it_was_said_what_is_lost(
     assert signed_for(server, "person.remove") == '"Cas"'
 
 
+def test_a_passkey_of_ones_own_is_gone_once_it_was_said_what_ends_with_it(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    opened(browser, estate, "Remove… Phone")
+    browser.sees("the sessions that it began end at once")
+    browser.click("Remove, signed by my passkey")
+    browser.sees_no("Phone")
+    browser.sees("Laptop")
+    assert len(server.asked("DELETE", "/api/me/passkeys/passkey-2")) == 1
+    assert signed_for(server, "passkey.remove") == '"Phone" passkey-2'
+
+
 def test_admins_are_left_to_the_host_and_who_is_none_is_offered_nothing(browser: Browser, estate: Estate) -> None:
     browser.open("/settings")
     row(browser, "Ada")

@@ -42,6 +42,7 @@ const KINDS: Record<string, string> = {
   "person.enrol": "enrol a passkey",
   "person.invite": "invite a person",
   "person.remove": "remove a person",
+  "passkey.remove": "remove a passkey",
   "key.create": "make a key",
 };
 
@@ -69,7 +70,7 @@ export function capital(words: string): string {
 
 /** Whether the same can be asked for again; what was signed counts once. */
 export function canRepeat(operation: Operation): boolean {
-  const signed = /^(person\.|key\.|approval|operation\.|retention|egress\.|((desktop|workspace)\.(destroy|session|upgrade)|workspace\.create|snapshot\.restore)$)/.test(operation.kind);
+  const signed = /^(person\.|passkey\.|key\.|approval|operation\.|retention|egress\.|((desktop|workspace)\.(destroy|session|upgrade)|workspace\.create|snapshot\.restore)$)/.test(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
 }
 

@@ -25,7 +25,7 @@ WORKER_GONE = "30 seconds"
 # Of an operation, what is not a column of its row as it stands there.
 MADE = ("attempt", "why", "problem", "consent")
 
-# As `deskyard.control.jobs.claim` takes them: of each share, workspaces by turns.
+# As `deskyard.control.queue.claim` takes them: of each share, workspaces by turns.
 OPERATION = f"""
 with turn as materialized (
   select q.id, q.actor = 'watch' as by_the_hour, q.waits is not null as is_refused, q.created_at,

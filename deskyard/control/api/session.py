@@ -20,15 +20,20 @@ class Confirmed(NamedTuple):
 
 
 async def signed_in(
-    request: Request, response: Response, link: Link, person: Row, confirmed: Confirmed | None = None
+    request: Request,
+    response: Response,
+    link: Link,
+    person: Row,
+    confirmed: Confirmed | None = None,
+    passkey: bytes | None = None,
 ) -> dict[str, Any]:
     """Begin a session of a person who showed who they are, by a passkey or, `confirmed`, by a provider."""
     token, id = fresh_token(), f"se_{secrets.token_hex(8)}"
     agent = request.headers.get("user-agent", "")[:AGENT_LENGTH]
     await link.execute(
-        "insert into session (id, token_hash, person_id, agent, expires_at, confirmed_until, standing)"
-        " values (%s, %s, %s, %s, now() + make_interval(secs => %s), now() + make_interval(secs => %s), %s)",
-        [id, token_hash(token), person["id"], agent, session.SECONDS, *(confirmed or (None, None))],
+        "insert into session (id, token_hash, person_id, agent, expires_at, confirmed_until, standing, passkey_id)"
+        " values (%s, %s, %s, %s, now() + make_interval(secs => %s), now() + make_interval(secs => %s), %s, %s)",
+        [id, token_hash(token), person["id"], agent, session.SECONDS, *(confirmed or (None, None)), passkey],
     )
     response.set_cookie(COOKIE, token, max_age=session.SECONDS, path="/", secure=True, httponly=True, samesite="strict")
     return {"person": {name: person[name] for name in ("id", "name", "role")}}

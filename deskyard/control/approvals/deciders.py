@@ -19,11 +19,11 @@ from webauthn.helpers.decoded_public_key_to_cryptography import decoded_public_k
 
 from deskyard.control.approvals.follow import RUNNING
 from deskyard.control.approvals.rules import Rule
+from deskyard.control.ground.threads import Threads
 from deskyard.control.people.passkeys import written
 from deskyard.control.people.scopes import DECIDE, ROLES
 from deskyard.control.store.connection import Link, Row
 from deskyard.control.store.pool import Lend
-from deskyard.control.ground.threads import Threads
 from deskyard.errors import DeskyardError
 from deskyard.host.deadline import Deadline
 

@@ -10,7 +10,7 @@ from pydantic import Field, StrictInt
 
 from deskyard.control.api import rows
 from deskyard.control.api.admission import Asked, Wanted
-from deskyard.control.api.caller import Caller, Link, Row, may
+from deskyard.control.api.caller import Caller, Link, Row, caller, may
 from deskyard.control.api.forms.base import Form, Label
 from deskyard.control.api.forms.signing import Signed, SignedIntent
 from deskyard.control.api.forms.work import Operation
@@ -18,8 +18,9 @@ from deskyard.control.api.problem import Problem, unknown
 from deskyard.control.api.proof import proof_of
 from deskyard.control.credentials import target
 from deskyard.control.credentials.giver import KEY_AT_HOST, PERSON_AT_HOST, RULED, Giver
-from deskyard.control.credentials.target import DAYS, MOST_DAYS, MOST_NAME, Invitation, NewKey, Removal
+from deskyard.control.credentials.target import DAYS, MOST_DAYS, MOST_NAME, Invitation, NewKey, PasskeyRemoval, Removal
 from deskyard.control.opening import seal
+from deskyard.control.people import passkeys
 from deskyard.control.people.scopes import ADMIN
 from deskyard.errors import ConfigError
 
@@ -148,6 +149,35 @@ async def remove(asked: Asked, who: Admin, id: str, leave: Annotated[Signed | No
             removal.require_person(found, who.actor)
         proof = await proof_of(asked.link, who, target.REMOVE, removal.target, leave.intent if leave else None)
         return Wanted(target.REMOVE, input={"name": removal.name}, proof=proof, lane=LANE)
+
+    return await asked.admitted(who, make)
+
+
+@router.delete("/me/passkeys/{id}", status_code=HTTPStatus.ACCEPTED, tags=["people"])
+async def remove_passkey(
+    asked: Asked,
+    who: Annotated[Caller, Depends(caller)],
+    id: str,
+    leave: Annotated[Signed | None, Body()] = None,
+) -> Operation:
+    """End a passkey of one's own with the sessions that it began: `passkey.remove` is signed over `"NAME" ID`.
+
+    NAME is the passkey's, as JSON has it. The last one stays unless an account of the provider lets its person in.
+    """
+    if who.person is None:
+        remedy = "sign in, or use the host: ./inv control.person NAME --passkey ID --remove"
+        raise Problem(HTTPStatus.FORBIDDEN, "caller", who.actor, "is a key, and has no passkeys", remedy)
+    person = who.person["name"]
+
+    async def make() -> Wanted:
+        found = await rows.row(asked.link, target.PASSKEY_THERE, [passkeys.bytes_of(id), person])
+        if found is None:
+            raise unknown("passkey", id, "see GET /api/me")
+        removal = PasskeyRemoval(id, found["name"])
+        with _conflict():
+            removal.require(found, found["others"], found["has_account"])
+        proof = await proof_of(asked.link, who, target.PASSKEY, removal.target, leave.intent if leave else None)
+        return Wanted(target.PASSKEY, input={"id": id, "name": removal.name}, proof=proof, lane=LANE)
 
     return await asked.admitted(who, make)
 

@@ -5,9 +5,9 @@ from typing import Any
 from deskyard.control.credentials import giver as givers
 from deskyard.control.credentials import target
 from deskyard.control.credentials.giver import Giver
-from deskyard.control.credentials.target import Invitation, NewKey, Removal
+from deskyard.control.credentials.target import Invitation, NewKey, PasskeyRemoval, Removal
 from deskyard.control.opening import secret
-from deskyard.control.people import records
+from deskyard.control.people import passkeys, records
 from deskyard.control.people.records import Given
 from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link, Row
@@ -22,6 +22,8 @@ def give(link: Link, held: Claim, actor: str, origin: str) -> dict[str, Any]:
     wanted = target.parsed(held.kind, held.input)
     if isinstance(wanted, NewKey):
         return _make_key(link, held, actor, wanted)
+    if isinstance(wanted, PasskeyRemoval):
+        return _remove_passkey(link, actor, wanted)
     found = link.execute(target.PERSON_THERE, [wanted.name]).fetchone()
     if isinstance(wanted, Removal):
         return _remove(link, actor, wanted, found)
@@ -55,6 +57,17 @@ def _remove(link: Link, actor: str, wanted: Removal, found: Row | None) -> dict[
     assert found is not None
     records.remove(link, actor, wanted.name)
     return {"removed": found["id"]}
+
+
+def _remove_passkey(link: Link, actor: str, wanted: PasskeyRemoval) -> dict[str, Any]:
+    # Two at the same time would each find the other one still there.
+    name = actor.removeprefix("person:")
+    link.execute("select pg_advisory_xact_lock(hashtextextended(%s, 11))", [name])
+    id = passkeys.bytes_of(wanted.id)
+    found = link.execute(target.PASSKEY_THERE, [id, name]).fetchone()
+    wanted.require(found, found["others"] if found else 0, bool(found and found["has_account"]))
+    records.remove_passkey(link, actor, id)
+    return {"removed": wanted.id}
 
 
 def _giver(link: Link, actor: str) -> Giver:

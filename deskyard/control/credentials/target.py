@@ -15,14 +15,20 @@ from deskyard.control.opening import seal
 from deskyard.control.people.scopes import ADMIN, ROLES, SCOPES
 from deskyard.errors import ConfigError
 
-KEY, INVITE, REMOVE = "key.create", "person.invite", "person.remove"
-KINDS = (KEY, INVITE, REMOVE)
+KEY, INVITE, REMOVE, PASSKEY = "key.create", "person.invite", "person.remove", "passkey.remove"
+KINDS = (KEY, INVITE, REMOVE, PASSKEY)
 MOST_DAYS, DAYS = 365, 30
 MOST_NAME = 60
 
 # Whoever has one of these names already, or is of that name.
 KEY_THERE = "select 1 from api_key where name = %s and revoked_at is null and expires_at > now()"
 PERSON_THERE = "select id, name, role, disabled_at from person where name = %s"
+# A passkey of a person, how many others they have, and whether an account of a provider lets them in.
+PASSKEY_THERE = """select k.name,
+    (select count(*) from passkey o where o.person_id = p.id and o.id <> k.id) as others,
+    exists (select from identity i where i.person_id = p.id and i.ended_at is null) as has_account
+    from passkey k join person p on p.id = k.person_id
+    where k.id = %s and p.name = %s and p.disabled_at is null"""
 WORKSPACES_THERE = "select id from workspace where gone_at is null and id = any(%s)"
 
 
@@ -141,10 +147,33 @@ class Removal:
             raise ConfigError("person", self.name, "is an admin, who is removed at the host alone", remedy)
 
 
-def parsed(kind: str, values: Mapping[str, Any]) -> NewKey | Invitation | Removal:
+@dataclass(frozen=True)
+class PasskeyRemoval:
+    """The end of a passkey of whoever signs, with one that they have; `id` is as browsers write it."""
+
+    id: str
+    name: str
+
+    @property
+    def target(self) -> str:
+        """The line that its person signs."""
+        return f"{_quoted(self.name)} {self.id}"
+
+    def require(self, found: Mapping[str, Any] | None, others: int, has_account: bool) -> None:
+        """Raise `ConfigError` for a passkey of somebody else, or the last way in of its person."""
+        if found is None or found["name"] != self.name:
+            raise ConfigError("passkey", self.id, "is no passkey of yours", "see GET /api/me")
+        if not others and not has_account:
+            remedy = "enrol another one first, by a link of an admin or of the host"
+            raise ConfigError("passkey", self.id, "is the last one, and nothing else lets you in", remedy)
+
+
+def parsed(kind: str, values: Mapping[str, Any]) -> NewKey | Invitation | Removal | PasskeyRemoval:
     """The key, invitation or removal that an operation asks for; raises `ConfigError` for what is none."""
     try:
         name = str(values["name"])
+        if kind == PASSKEY:
+            return PasskeyRemoval(str(values["id"]), name)
         if kind == REMOVE:
             return Removal(name)
         workspaces, seal_to = values.get("workspaces"), str(values["seal_to"])

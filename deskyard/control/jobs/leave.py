@@ -14,7 +14,7 @@ from deskyard.control.opening.target import SESSION, create_target, session_targ
 from deskyard.control.people.intent import CREATE, END, Intent, is_signed
 from deskyard.control.people.keys import prove
 from deskyard.control.people.passkeys import Passkeys, credential_id
-from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, ROLES, WRITE, bounded
+from deskyard.control.people.scopes import ADMIN, DECIDE, DESTROY, READ, ROLES, WRITE, bounded
 from deskyard.control.queue.claim import Claim
 from deskyard.control.retention import policy
 from deskyard.control.store.connection import Link, Row
@@ -37,7 +37,8 @@ SCOPES |= {
     FOUND: ADMIN,
     END: ADMIN,
 }
-SCOPES |= dict.fromkeys(credentials.KINDS, ADMIN)
+# Of one's own passkeys everybody may end one.
+SCOPES |= dict.fromkeys(credentials.KINDS, ADMIN) | {credentials.PASSKEY: READ}
 
 
 def require(link: Link, held: Claim, passkeys: Passkeys) -> str:
@@ -177,5 +178,5 @@ def _scope(link: Link, held: Claim, signer: str) -> str:
 
 
 def _is_within(held: Claim, row: Row) -> bool:
-    """Whether an operation is of a workspace to which a key or person is bound, if they are."""
-    return row["workspaces"] is None or held.workspace in row["workspaces"]
+    """Whether an operation is of a workspace to which a key or person is bound, if they are; a passkey is of none."""
+    return row["workspaces"] is None or held.workspace in row["workspaces"] or held.kind == credentials.PASSKEY

@@ -31,6 +31,7 @@ SIGNED = {
     "key.create": "Make an API key (name, scopes, workspaces, days, for which key of a browser): {target}",
     "person.invite": "Let somebody enrol a passkey (name, role, workspaces, for which key of a browser): {target}",
     "person.remove": "End all passkeys, sessions and links of a person: {target}",
+    "passkey.remove": "End a passkey of yours, with the sessions that it began (name, passkey): {target}",
 }
 
 

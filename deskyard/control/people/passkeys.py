@@ -105,6 +105,11 @@ def challenge_of(credential: Any) -> bytes:
         raise _refused(error) from error
 
 
+def bytes_of(written: str) -> bytes:
+    """The id of a passkey that is written as browsers do; raises `ConfigError` for what is none."""
+    return credential_id({"id": written})
+
+
 def written(value: bytes) -> str:
     """Bytes as browsers write them."""
     return bytes_to_base64url(value)

@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from deskyard.control.people import enrolment
 from deskyard.control.people.keys import Key
 from deskyard.control.people.mail import verified_mail
+from deskyard.control.people.passkeys import written
 from deskyard.control.people.scopes import ADMIN, GIVES, ROLES, SCOPES
 from deskyard.control.people.token import fresh_token
 from deskyard.control.store.connection import Link
@@ -106,6 +107,30 @@ def remove(link: Link, remover: str, name: str) -> None:
     for table in ("passkey", "enrolment", "mail_offer"):
         link.execute(f"delete from {table} where person_id = %s".encode(), [row["id"]])
     note(link, remover, "person.remove", name)
+
+
+def passkeys_of(link: Link, name: str) -> list[dict[str, Any]]:
+    """The passkeys of a person, the oldest first; `id` is as browsers write it."""
+    query = """select passkey.id, passkey.name, passkey.created_at from passkey
+        join person on person.id = person_id where person.name = %s order by created_at"""
+    rows = link.execute(query, [name]).fetchall()
+    return [{**row, "id": written(bytes(row["id"])), "created_at": row["created_at"].isoformat()} for row in rows]
+
+
+def remove_passkey(link: Link, remover: str, id: bytes) -> str:
+    """End a passkey and the sessions that it began; what it signed counts no more. The name of its person."""
+    query = """delete from passkey using person where person.id = person_id and passkey.id = %s
+        returning person.name, person_id, passkey.name as passkey"""
+    row = link.execute(query, [id]).fetchone()
+    if row is None:
+        raise ConfigError("passkey", written(id), "is of nobody here", "see GET /api/me")
+    link.execute(
+        """update session set ended_at = now() where person_id = %s and ended_at is null
+            and (passkey_id = %s or passkey_id is null and confirmed_until is null)""",
+        [row["person_id"], id],
+    )
+    note(link, remover, "passkey.remove", row["name"], passkey=written(id), name=row["passkey"])
+    return str(row["name"])
 
 
 def make_key(link: Link, maker: str, name: str, scopes: list[str], workspaces: list[str] | None, days: int) -> Key:

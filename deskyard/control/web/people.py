@@ -117,7 +117,7 @@ async def enrol(request: Request, response: Response, link: Connection, once: On
         problem = (found or {}).get("problem") or {}
         reason = problem.get("reason", "was not written down in time: does a worker run?")
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "passkey", None, reason, "see ./inv control.status, try again")
-    return await signed_in(request, response, link, person)
+    return await signed_in(request, response, link, person, passkey=passkeys.credential_id(asked.credential))
 
 
 @router.post("/sign-in/options")
@@ -139,7 +139,7 @@ async def sign_in(request: Request, response: Response, link: Connection, asked:
         remedy = "choose another, or ask an admin for a link, or ./inv control.person"
         raise Problem(HTTPStatus.UNAUTHORIZED, "passkey", None, "is of nobody here", remedy)
     _passkeys(request).verify(asked.credential, challenge, bytes(person["public_key"]))
-    return await signed_in(request, response, link, person)
+    return await signed_in(request, response, link, person, passkey=passkeys.credential_id(asked.credential))
 
 
 @router.post("/sign-out", status_code=HTTPStatus.NO_CONTENT)
