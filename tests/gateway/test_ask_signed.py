@@ -137,6 +137,18 @@ def test_passkey_that_was_removed_opens_nothing_from_then_on(lab: EgressLab) -> 
     assert changes[-1]["removed"] == [f"bob {BOB.row()['id']}"]
 
 
+def test_great_change_of_the_list_is_a_line_of_the_audit(lab: EgressLab) -> None:
+    many = {**listed(), "passkeys": [{**ADA.row(), "person": "ö" * 254, "id": f"id{each}"} for each in range(1000)]}
+    assert lab.cli("deciders", stdin=json.dumps(many))["passkeys"] == 1000
+    assert bring(lab, ADA)["changed"]
+    added, removed = [entry for entry in lab.cli("audit") if entry["event"] == "deciders"][-2:]
+    assert (
+        added["added"] == removed["removed"]
+        and removed["removed"][-1].startswith("and 9")
+        and lab.cli("audit", "--verify")["ok"]
+    )
+
+
 def test_two_people_have_to_sign_where_the_list_says_so(lab: EgressLab) -> None:
     bring(lab, ADA, BOB, persons=2)
     ticket = held(lab, "two.asked.test")

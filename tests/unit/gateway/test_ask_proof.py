@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from deskyard.control.approvals.target import ANSWERS, KIND, REFUSE, SECONDS
 from deskyard.control.people.intent import Intent
@@ -21,6 +22,7 @@ from deskyard.gateway.egress.ask.deciders import Passkey
 from deskyard.gateway.egress.ask.proof import EARLY_SECONDS, LATE_SECONDS, Signature
 from deskyard.gateway.egress.ask.tickets import Book, Ticket
 from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.session import admin
 from tests.control.authenticator import Authenticator
 from tests.support.signer import ORIGIN, WORKSPACE, Signer, listed
 
@@ -83,14 +85,15 @@ def test_signature_for_another_answer_workspace_or_kind_opens_nothing() -> None:
 def test_signature_counts_for_a_day_after_its_end(late: int, counts: bool) -> None:
     signed = ADA.proof(SHOWN, "once", expires_at=int(time.time()) - late)
     assert (refused(signed)[1] if not counts else judged(signed) and "") == (
-        "" if counts else "is too old, or of another time"
+        "" if counts else "is too old, or of another time, by this gateway's clock"
     )
 
 
-def test_signature_that_ends_far_from_now_opens_nothing() -> None:
-    assert refused(ADA.proof(SHOWN, "once", expires_at=int(time.time()) + EARLY_SECONDS + 60))[1].startswith(
-        "is too old"
-    )
+def test_signature_that_ends_far_from_now_opens_nothing_and_who_signed_is_sent_to_the_clock() -> None:
+    signed = ADA.proof(SHOWN, "once", expires_at=int(time.time()) + EARLY_SECONDS + 60)
+    with pytest.raises(GatewayError, match="is too old") as error:
+        judged(signed)
+    assert "look at the gateway's clock" in error.value.remedy
 
 
 def test_passkey_that_is_not_on_the_list_opens_nothing_and_the_host_can_tell() -> None:
@@ -206,6 +209,15 @@ def test_other_kinds_of_keys_sign_too_and_each_by_its_own_algorithm_alone() -> N
             assert not proof._is_signed(passkey, signatures[number], b"other")
 
 
+def test_key_that_the_library_does_not_know_signs_nothing() -> None:
+    # A key of an algorithm that nobody registered: it is well-formed, and of no kind.
+    unknown = base64.b64encode(bytes.fromhex("3012300706052a03040506030700" + "01" * 6)).decode()
+    pem = f"-----BEGIN PUBLIC KEY-----\n{unknown}\n-----END PUBLIC KEY-----\n"
+    with pytest.raises(UnsupportedAlgorithm):
+        load_pem_public_key(pem.encode())
+    assert not proof._is_signed(Passkey("x", "ada", -7, pem), b"signature", b"text")
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     """A gateway's files; `lines` of its audit are in `audit`, in the place of the session service."""
@@ -256,6 +268,26 @@ def test_who_is_removed_is_removed_where_the_audit_cannot_be_written_and_nobody_
     assert [passkey.person for passkey in deciders.load(place).passkeys] == ["bob"]
 
 
+@pytest.mark.parametrize("change", ["key", "algorithm", "person"])
+def test_passkey_that_was_exchanged_under_its_id_is_somebody_new(place: Layout, change: str) -> None:
+    stranger = {"key": Signer("ada").row()["key"], "algorithm": -8, "person": "eve"}
+    exchanged = json.dumps({**listed(ADA), "passkeys": [{**ADA.row(), change: stranger[change]}]})
+    deciders.replace(place, json.dumps(listed(ADA)))
+    (place.root / "full").touch()
+    with pytest.raises(GatewayError, match="is full"):
+        deciders.replace(place, exchanged)
+    assert deciders.load(place).passkeys == (Passkey(**ADA.row()),)
+    (place.root / "full").unlink()
+    name, id = "eve" if change == "person" else "ada", ADA.row()["id"]
+    assert deciders.replace(place, exchanged)["changed"] is True
+    assert [audit(place)[-1][part] for part in ("added", "removed")] == [[f"{name} {id}"], [f"ada {id}"]]
+
+
+def test_people_are_known_by_names_as_long_as_a_mail(place: Layout) -> None:
+    deciders.replace(place, json.dumps(listed(ADA, Signer("ö" * 300))))
+    assert len(deciders.load(place).passkeys) == 2
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -268,6 +300,10 @@ def test_who_is_removed_is_removed_where_the_audit_cannot_be_written_and_nobody_
         {"passkeys": [{**ADA.row(), "person": "a\nb"}]},
         {"passkeys": [{**ADA.row(), "key": "x"}]},
         {"passkeys": [{"id": "x"}]},
+        {"passkeys": [{**ADA.row(), "person": "a" * 301}]},
+        {"passkeys": [{**ADA.row(), "key": 7}]},
+        {"passkeys": [7]},
+        {"passkeys": {}},
         {"passkeys": 7},
         {"more": 1},
     ],
@@ -281,9 +317,12 @@ def test_list_that_is_none_leaves_the_old_one_in_force(place: Layout, change: di
     assert place.deciders_file.read_text() == good
 
 
-def test_line_of_a_great_change_stays_short(place: Layout) -> None:
-    row = ADA.row()
+@pytest.mark.parametrize(("name", "named"), [("ada", 171), ("ö" * 300, 6), ("\U0001f600" * 300, 3)])
+def test_line_of_a_great_change_fits_in_what_the_session_service_reads(place: Layout, name: str, named: int) -> None:
+    row = {**ADA.row(), "person": name}
     many = {**listed(), "passkeys": [{**row, "id": f"{number:04}" + "x" * 1000} for number in range(500)]}
     deciders.replace(place, json.dumps(many))
-    (line,) = audit(place)
-    assert line["added"][-1] == "and 400 more" and len(json.dumps(line)) < 16_000
+    deciders.replace(place, json.dumps(listed()))
+    for line, part in zip(audit(place), ("added", "removed"), strict=True):
+        assert (line[part][-1], len(line[part])) == (f"and {500 - named} more", named + 1)
+        assert len(json.dumps(line)) < admin.LIMIT // 4

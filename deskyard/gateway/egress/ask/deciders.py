@@ -5,6 +5,7 @@ Only root writes the list, by `deskyard-gateway deciders`; each change is a line
 
 import contextlib
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Collection, Mapping
@@ -18,14 +19,16 @@ from deskyard.gateway.session import line as service
 
 MOST_PASSKEYS = 2000
 MOST_PERSONS = 2
-# Of a change, in the audit.
-MOST_NAMED, MOST_SHOWN = 100, 64
+# Of a change in the audit: bytes for who is new, and for who is gone, both far below what the session service reads at
+# once; characters of a passkey's id.
+MOST_NAMED, MOST_SHOWN = 12_000, 64
 # By number in the registry of COSE: EdDSA with Ed25519, ECDSA with P-256, RSA (PKCS #1); both of these with SHA-256.
 ALGORITHMS = (-8, -7, -257)
 REMEDY = "Mission Control brings it again: see ./inv control.status, then answer anew"
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?")
-_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,80}")
+_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,300}")  # Mission Control names people by their mail
 _ID = re.compile(r"[A-Za-z0-9_-]{1,1400}")
+_KEY = re.compile("-----BEGIN PUBLIC KEY-----")
 
 
 @dataclass(frozen=True)
@@ -55,16 +58,12 @@ class Deciders:
         """The passkey with this id, if it is of somebody who may answer."""
         return next((passkey for passkey in self.passkeys if passkey.id == id), None)
 
-    def names(self) -> set[tuple[str, str]]:
-        """Each person with a passkey's id."""
-        return {(passkey.person, passkey.id) for passkey in self.passkeys}
-
 
 def parse(text: str) -> Deciders:
     """The list of a document; raises `GatewayError` for what is none."""
     try:
         document = json.loads(text)
-        if set(document) != {"origin", "persons", "passkeys"}:
+        if not isinstance(document, dict) or set(document) != {"origin", "persons", "passkeys"}:
             raise ValueError("has other parts")
         return _checked(document)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -78,13 +77,15 @@ def _checked(document: Mapping[str, Any]) -> Deciders:
         raise ValueError("its origin is none")
     if type(persons) is not int or not 1 <= persons <= MOST_PERSONS:
         raise ValueError(f"persons is no number from 1 to {MOST_PERSONS}")
+    if not isinstance(rows, list):
+        raise ValueError("passkeys is no list")
     if len(rows) > MOST_PASSKEYS:
         raise ValueError(f"it has more than {MOST_PASSKEYS} passkeys")
     passkeys = tuple(Passkey(**row) for row in rows)
     for passkey in passkeys:
         if not _ID.fullmatch(passkey.id) or not _NAME.fullmatch(passkey.person):
             raise ValueError("a passkey's id or person is none")
-        if passkey.algorithm not in ALGORITHMS or not passkey.key.startswith("-----BEGIN PUBLIC KEY-----"):
+        if passkey.algorithm not in ALGORITHMS or not _KEY.match(passkey.key):
             raise ValueError(f"the key of {passkey.id} is none that is known here")
     if len({passkey.id for passkey in passkeys}) != len(passkeys):
         raise ValueError("a passkey is there twice")
@@ -129,12 +130,14 @@ def _known(text: str | None) -> Deciders | None:
     return None
 
 
-def _named(names: Collection[tuple[str, str]]) -> list[str]:
+def _named(passkeys: Collection[Passkey]) -> list[str]:
     """Persons and passkeys, as many as fit into a line of the audit."""
-    shown = sorted(f"{name} {id[:MOST_SHOWN]}" for name, id in names)
-    return shown if len(shown) <= MOST_NAMED else [*shown[:MOST_NAMED], f"and {len(shown) - MOST_NAMED} more"]
+    shown = sorted(f"{passkey.person} {passkey.id[:MOST_SHOWN]}" for passkey in passkeys)
+    fits = sum(length <= MOST_NAMED for length in itertools.accumulate(len(json.dumps(name)) for name in shown))
+    return shown if fits == len(shown) else [*shown[:fits], f"and {len(shown) - fits} more"]
 
 
-def _difference(old: Deciders | None, new: Deciders) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    before = old.names() if old is not None else set()
-    return new.names() - before, before - new.names()
+def _difference(old: Deciders | None, new: Deciders) -> tuple[set[Passkey], set[Passkey]]:
+    """Whose passkeys are new, and whose are gone: both of one whose key was exchanged."""
+    before, now = set(old.passkeys) if old is not None else set(), set(new.passkeys)
+    return now - before, before - now

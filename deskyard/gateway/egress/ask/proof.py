@@ -25,6 +25,7 @@ PRESENT, VERIFIED = 0x01, 0x04
 # Of an intent.
 PARTS = ("kind", "target", "nonce", "expires_at")
 AGAIN = "sign this very answer, with a passkey of Mission Control"
+SLOW = "sign this answer anew; if that is of another time, too, look at the gateway's clock: timedatectl"
 MOST_PROOFS = 8
 
 
@@ -98,7 +99,7 @@ def _require_intent(intent: Mapping[str, Any], aim: str, now: float) -> None:
     if (intent["kind"], intent["target"]) != (KIND, aim):
         raise _refused("is for something else")
     if not -LATE_SECONDS <= intent["expires_at"] - now <= EARLY_SECONDS:
-        raise _refused("is too old, or of another time")
+        raise _refused("is too old, or of another time, by this gateway's clock", SLOW)
 
 
 def _challenge(intent: Mapping[str, Any]) -> bytes:
@@ -121,7 +122,7 @@ def _require_assertion(deciders: Deciders, passkey: Passkey, response: Mapping[s
 
 def _is_signed(passkey: Passkey, signature: bytes, text: bytes) -> bool:
     # It takes a while, and most gateways ask nobody.
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -136,7 +137,7 @@ def _is_signed(passkey: Passkey, signature: bytes, text: bytes) -> bool:
                 prime.verify(signature, text, padding.PKCS1v15(), hashes.SHA256())
             case _:
                 return False
-    except InvalidSignature:
+    except (InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
 
@@ -162,5 +163,5 @@ def shown(signatures: Sequence[Signature]) -> list[dict[str, str]]:
     ]
 
 
-def _refused(reason: str) -> GatewayError:
-    return GatewayError("signature", None, reason, AGAIN)
+def _refused(reason: str, remedy: str = AGAIN) -> GatewayError:
+    return GatewayError("signature", None, reason, remedy)
