@@ -15,6 +15,8 @@ from tests.support.json_schema import objection
 
 # It is a time, and base64 too.
 TEXT = "2026-11-30T12:00:00Z"
+# Fields of which the type does not say what the service takes again.
+MEANT = {"space": "shot:1", "region": [0, 0, 8, 6]}
 STREAM = 'event: output\ndata: {"stream": "stdout", "offset": 0, "data": ""}\n\n'
 SAMPLES = {"string": TEXT, "integer": 1, "number": 1.5, "boolean": True, "null": None}
 
@@ -33,7 +35,8 @@ def sample(schema: dict[str, Any], within: tuple[str, ...] = ()) -> Any:
         again = schema["items"].get("$ref", "").rpartition("/")[2] in within
         return [] if again else [sample(schema["items"], within)] * 2
     if kind == "object":
-        return {name: sample(part, within) for name, part in schema.get("properties", {}).items()}
+        parts = schema.get("properties", {})
+        return {name: MEANT.get(name) or sample(part, within) for name, part in parts.items()}
     return SAMPLES[kind]
 
 
