@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sqlite3
 import struct
 import subprocess
@@ -12,14 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import e2b
 import pytest
 from deskyard_e2b import __main__ as program
 from deskyard_e2b import answers, doors, ending, environment, naming, web
+from deskyard_e2b.control import ControlPlane, _nowhere
 from deskyard_e2b.keeping import Keeping, Kept, token_for
 from deskyard_e2b.naming import Choice
 from deskyard_e2b.passing import DataPlane
 from deskyard_e2b.sandboxes import LAST_BACKUP
 from deskyard_sdk import DesktopError
+from starlette.routing import Match, Route
 
 from deskyard.computer.envd.part import ENVD_VERSION
 from deskyard.control.e2b import declared, serving
@@ -27,6 +31,8 @@ from deskyard.errors import DeskyardError, HostError
 from deskyard.gateway.machine.layout import Layout
 from deskyard.life.backup import final
 
+# How the client that E2B generates from its document names what it asks.
+ASKS = re.compile(r'"method": "(\w+)",\s+"url": f?"([^"]+)"')
 STATE = {"url": "https://mission.localhost:9443", "folder": "/x", "certificate_authority": "/ca.pem"}
 
 
@@ -288,3 +294,14 @@ def test_it_prints_what_clients_need_and_no_key(tmp_path: Path) -> None:
     assert url.startswith("http://127.0.0.1:")
     assert lines[:2] == [f"export E2B_API_URL={url}\n", f"export E2B_SANDBOX_URL={url}\n"]
     assert lines[2].startswith("export E2B_API_KEY=dyk_...")
+
+
+def test_each_path_that_e2bs_client_knows_is_served_or_said_not_to_be_had() -> None:
+    folder = Path(e2b.__file__).parent / "api/client/api"
+    asked = {found for file in folder.rglob("*.py") for found in ASKS.findall(file.read_text())}
+    assert len(asked) > 40
+    routes = [route for route in ControlPlane(cast(Any, None), cast(Any, None)).routes() if isinstance(route, Route)]
+    for method, path in sorted(asked):
+        scope = {"type": "http", "method": method.upper(), "path": re.sub(r"{\w+}", "x", path)}
+        served = next(route for route in routes if route.matches(scope)[0] is Match.FULL)
+        assert served.endpoint is not _nowhere, f"{method} {path} is answered as an address that nobody has"
