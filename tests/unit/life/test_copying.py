@@ -204,7 +204,7 @@ def test_name_that_cannot_be_a_new_desktops_is_refused_before_anything_is_made(
     assert (lab.ups, machines.moves, lab.file.read_text(), lab.renewed) == ([], [], FILE, [])
 
 
-def refusing(step: str, error: Exception) -> Callable[[str], None]:
+def refusing(step: str, error: BaseException) -> Callable[[str], None]:
     def fault(now: str) -> None:
         if now == step:
             raise error
@@ -328,7 +328,7 @@ def test_copy_with_its_content_is_not_overwritten_by_another_backup(lab: Laborat
 
 
 def test_cluster_makes_no_other_desktop_of_a_backup_and_says_what_there_is() -> None:
-    archive: Any = InArchive(SimpleNamespace())  # type: ignore[arg-type]
+    archive: Any = InArchive(SimpleNamespace())
     machine, found = SimpleNamespace(target=TARGET), SimpleNamespace(id="20261125-110203")
     for work in (archive.require_copies, lambda *given: archive.copied(*given, "copy", None, {})):
         with pytest.raises(SiteError, match="makes no other desktop of its backups") as caught:
