@@ -39,9 +39,9 @@ SECONDS, PAUSE = 240.0, 0.05
 DISKS = (documents.SYSTEM, documents.HOME)
 
 
-def plan() -> WorkspacePlan:
-    """Workspace `lab` with desktops dev1 and dev2, each as small as can be."""
-    found = planned("dev1", "dev2")
+def plan(*names: str) -> WorkspacePlan:
+    """Workspace `lab` with these desktops, by default dev1 and dev2, each as small as can be."""
+    found = planned(*(names or ("dev1", "dev2")))
     desktops = tuple(
         replace(desktop, machine=replace(desktop.machine, vcpus=1, memory_mib=64, disk_gib=1, home_gib=1))
         for desktop in found.desktops
@@ -74,7 +74,7 @@ def adapted() -> Iterator[None]:
 
 def make(name: str, source: ImageSource) -> list[tuple[Kind[Any], Values]]:
     """Make a desktop of the workspace; what was made, and its state."""
-    found = plan()
+    found = plan(name)
     desktop, first_boot = found.desktop(name), desktop_first_boot(found.desktop(name), "")
     made: list[tuple[Kind[Any], Values]] = []
 
