@@ -11,13 +11,16 @@ import pytest
 
 from deskyard.control.ground.folder import Folder
 from deskyard.control.ground.settings import Settings, kept
+from deskyard.control.queue import claim as claims
 from deskyard.control.store import backup, cluster, migration
 from deskyard.control.store.cluster import OWNER, WEB, Cluster
-from deskyard.control.store.connection import connect
+from deskyard.control.store.connection import Link, Row, connect
 from deskyard.errors import ConfigError, DeskyardError, HostError
 from tests.control.lab import ACCOUNTS, Lab
 from tests.control.test_operations import want
 
+# What there is, and who may what with it.
+FLEET = ("workspace", "desktop", "person", "api_key")
 SETTINGS = Settings("local", "localhost", "127.0.0.1", 9443)
 
 
@@ -29,6 +32,11 @@ def empty() -> Iterator[Folder]:
     shutil.rmtree(root)
 
 
+def rows_of(link: Link, table: str) -> list[Row]:
+    """All of a table."""
+    return link.execute(f"select * from {table} order by id".encode()).fetchall()
+
+
 def test_the_same_is_there_again_and_nothing_is_done_anew(
     mission: Lab, owner: httpx.Client, empty: Folder, tmp_path: Path
 ) -> None:
@@ -37,6 +45,9 @@ def test_the_same_is_there_again_and_nothing_is_done_anew(
     done, under_way = want(owner, "lab.first"), want(owner, "lab.blocks")
     mission.state(done, "done")
     mission.state(under_way, "running")
+    queued = want(owner, "lab.first")
+    fleet = {table: rows_of(mission.link, table) for table in FLEET}
+    before = mission.all_effects()
     made = backup.make(mission.folder, SETTINGS, tmp_path)
     path = Path(made["file"])
     assert (path.stat().st_mode & 0o777, [path]) == (0o600, list(tmp_path.iterdir()))
@@ -55,9 +66,12 @@ def test_the_same_is_there_again_and_nothing_is_done_anew(
         migration.migrate(Cluster(empty).url(OWNER))
         with connect(Cluster(empty).url(OWNER)) as link:
             states = {row["id"]: row["state"] for row in link.execute("select id, state from operation").fetchall()}
-            assert states == {done: "done", under_way: "failed"}
-            rows = link.execute("select id, state from desktop order by id").fetchall()
-            assert [row["id"] for row in rows] == ["lab.blocks", "lab.first"]
+            assert states == {done: "done", under_way: "failed", queued: "failed"}
+            assert {table: rows_of(link, table) for table in FLEET} == fleet
+            # Nothing is left that a worker would begin: no desktop is touched.
+            claims.sweep(link)
+            assert claims.claim(link, "restored") is None
+            assert mission.all_effects() == before
             rights = "select has_table_privilege(%s, 'operation', 'update') as yes"
             assert link.execute(rights, [WEB]).fetchone() == {"yes": False}
             rights = "select has_database_privilege(%s, 'mission', 'temporary') as yes"

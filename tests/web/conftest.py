@@ -89,7 +89,7 @@ def driver() -> Iterator[Any]:
 @pytest.fixture
 def estate(server: StandIn) -> Estate:
     """An empty estate, for this test alone."""
-    server.estate, server.away = server.estate.anew(), False
+    server.estate, server.away, server.full = server.estate.anew(), False, False
     server.requests.clear()
     server.held.clear()
     return server.estate

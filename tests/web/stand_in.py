@@ -55,6 +55,8 @@ class StandIn:
     held: dict[str, threading.Event] = field(default_factory=dict)
     away: bool = False
     refused: int = 0
+    # Whether its database keeps nothing new.
+    full: bool = False
     port: int = 0
 
     @property
@@ -83,6 +85,9 @@ class StandIn:
             if self.away:
                 self.refused += 1
                 return Response(status_code=503)
+            if self.full and request.method != "GET":
+                remedy = "make room on Mission Control's machine; it goes on by itself"
+                return calls.problem(503, "database", "", "has no room left on its disk", remedy)
             if not request.url.path.startswith(OPEN) and request.cookies.get(COOKIE) not in self.sessions:
                 return calls.problem(401, "session", "", "nobody is signed in", "Sign in")
             if request.method != "GET" and (

@@ -6,6 +6,7 @@ from tests.web import upkeep
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago, measured, moment, reading, tool
 from tests.web.stand_in import StandIn
+from tests.web.test_fleet import ROWS
 from tests.web.test_founding import asks_to_destroy
 
 PAGES = {
@@ -33,6 +34,20 @@ PAGES = {
     "/sign-in/answer?state=open&code=once": "./inv control.person ada",
     "/enrol#once": "Enrol your passkey",
 }
+# Of each dialog the page that opens it, and what is clicked for that.
+DIALOGS = (
+    ("/", f"{ROWS} input", "Restart"),
+    ("/desktops/team-02/desk-3", "Pause"),
+    ("/approvals", "Allow once"),
+    ("/approvals", "Refuse"),
+    ("/operations/op-waits", "Allow it"),
+    ("/operations/op-waits", "Refuse it"),
+    ("/workspaces/team-01", "Take a snapshot"),
+    ("/workspaces/team-01", "Put back desk-1 to before"),
+    ("/settings", "Revoke ci"),
+    ("/settings", "Change what Cas may"),
+    ("/settings", "Remove… Phone"),
+)
 AXE = """
 const done = arguments[arguments.length - 1];
 const faults = (found) => found.violations.map((rule) => [rule.id, ...rule.nodes.map((node) => node.html)]);
@@ -159,6 +174,46 @@ def test_dialogs_have_no_fault_of_accessibility(browser: Browser, estate: Estate
     faults = browser.driver.execute_async_script(AXE)
     browser.script(DARK)
     assert faults + browser.driver.execute_async_script(AXE) == []
+
+
+def test_each_dialog_that_a_page_opens_has_no_fault_of_accessibility_in_either_theme(
+    browser: Browser, estate: Estate, axe: str
+) -> None:
+    operation = furnish(estate)
+    found: dict[tuple[str, ...], Any] = {}
+    for path, *clicks in DIALOGS:
+        visit(browser, path, operation)
+        for words in clicks:
+            if words.endswith(" input"):
+                browser.find(words).click()
+            else:
+                browser.click(words)
+        browser.find("dialog[open]")
+        browser.script(axe)
+        for theme in ("light", "dark"):
+            browser.script("document.documentElement.dataset.theme = arguments[0]", theme)
+            if faults := browser.driver.execute_async_script(AXE):
+                found[path, *clicks, theme] = faults
+    assert found == {}
+
+
+def test_a_full_disk_is_said_on_every_page_until_something_is_kept_again(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    operation = furnish(estate)
+    visit(browser, "/workspaces/team-01", operation)
+    said = "The database has no room left on its disk: nothing new is kept. Make room on Mission Control's machine"
+    server.full = True
+    browser.click("Look now")
+    browser.sees(said)
+    # Not by another document: what a page knows goes with it.
+    browser.click("Workspaces")
+    browser.sees("team-02")
+    browser.sees(said)
+    server.full = False
+    # There is room, and something was written down: the page hears of it unasked.
+    estate.change("team-02.desk-3", state="stopped")
+    browser.sees_no(said)
 
 
 def test_pages_fit_a_phone(browser: Browser, estate: Estate) -> None:

@@ -16,6 +16,9 @@ export class ApiError extends Error {
 /** Called once for each answer that says that nobody is signed in. */
 export const signedOut = { handler: (): void => undefined };
 
+/** Called with why the database keeps nothing now, and with null once it has kept something again. */
+export const databaseAnswered = { handler: (_problem: ProblemDetails | null): void => undefined };
+
 // A request that got no answer may have been done: sent again, it carries the same key, and the API does it once.
 const unanswered = new Map<string, string>();
 
@@ -63,8 +66,15 @@ async function request<T>(method: string, path: string, body?: unknown, more: Re
   const response = await send(path, { method, headers, body: text });
   unanswered.delete(sameAction);
   if (response.status === 401 && !path.startsWith("/api/sign-in")) signedOut.handler();
-  if (!response.ok) throw new ApiError(response.status, await problemIn(response));
+  if (!response.ok) throw new ApiError(response.status, heard(method, response.status, await problemIn(response)));
+  if (method !== "GET") databaseAnswered.handler(null);
   return (response.status === 204 ? undefined : await response.json()) as T;
+}
+
+/** The problem of an answer; who shows all pages hears of a database that keeps nothing. */
+function heard(method: string, status: number, problem: ProblemDetails): ProblemDetails {
+  if (method !== "GET" && status === 503 && problem.field === "database") databaseAnswered.handler(problem);
+  return problem;
 }
 
 async function send(path: string, init: RequestInit): Promise<Response> {
