@@ -1,4 +1,4 @@
-"""What a task is about to make on a cluster, told to the other tasks of this machine that plan meanwhile.
+"""Promises: the machines that a task is about to make on a cluster, told to the others of this machine that plan.
 
 Between a Plan and its machines lie minutes, in which the cluster shows none of them: two tasks that plan on the same
 free memory of a node would both get it.
