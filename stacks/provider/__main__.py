@@ -5,10 +5,14 @@ import sys
 import threading
 import time
 
-from pulumi.provider.experimental.server import main
+from stacks.provider.untouched import leave_untouched
 
-from deskyard.site.resource.cancellation import CANCELLATION
-from stacks.provider.provider import VERSION, DeskyardProvider
+leave_untouched(os.environ)
+
+from pulumi.provider.experimental.server import main  # noqa: E402
+
+from deskyard.site.resource.cancellation import CANCELLATION  # noqa: E402
+from stacks.provider.provider import VERSION, DeskyardProvider  # noqa: E402
 
 LAST_WORDS_SECONDS = 3.0
 

@@ -49,6 +49,22 @@ def test_a_status_of_mission_control_imports_none_of_it() -> None:
     assert "fastapi" in imported("import deskyard.control.web.application", work)
 
 
+def test_a_provider_loads_no_automation_unless_somebody_looks() -> None:
+    begin = "import os; from stacks.provider.untouched import leave_untouched; leave_untouched(os.environ)"
+    serve = "from pulumi.provider.experimental.server import main; import pulumi, stacks.provider.provider"
+    look = "assert pulumi.automation.LocalWorkspace and pulumi.dynamic.Resource and pulumi.runtime.mocks"
+    # Each is a part of what is left for later: of automation, of dynamic resources, and of traces.
+    parts = ("pulumi.automation._stack", "dill", "opentelemetry.sdk.trace")
+    assert imported(f"{begin}\n{serve}", parts) == []
+    assert imported(f"{begin}\n{serve}\n{look}", parts[:2]) == sorted(parts[:2])
+    assert imported(serve, parts) == sorted(parts)
+
+
+def test_a_provider_of_a_traced_engine_begins_its_traces_at_once() -> None:
+    begin = "from stacks.provider.untouched import leave_untouched; leave_untouched({'TRACEPARENT': '00-1'})"
+    assert imported(f"{begin}\nimport pulumi", ("opentelemetry.sdk.trace",)) == ["opentelemetry.sdk.trace"]
+
+
 def test_what_is_imported_is_seen() -> None:
     assert "pulumi" in imported("import deskyard.workspace.workspace", HEAVY)
     assert "urllib3" in imported("import deskyard.engine.on_proxmox", ("urllib3",))
