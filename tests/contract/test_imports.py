@@ -46,7 +46,13 @@ def test_a_status_of_mission_control_imports_none_of_it() -> None:
     work = (*LIST_TOO, "psycopg", "sqlalchemy", "alembic", "fastapi")
     assert imported("import deskyard.tasks.control, deskyard.control.state", work) == []
     assert {"psycopg", "alembic"} <= set(imported("import deskyard.control.control", work))
-    assert "fastapi" in imported("import deskyard.control.web.application", work)
+
+
+@pytest.mark.parametrize("module", ["jobs.worker", "control"])
+def test_worker_and_tasks_of_mission_control_import_nothing_that_serves_the_web(module: str) -> None:
+    web = ("fastapi", "starlette")
+    assert imported(f"import deskyard.control.{module}", web) == []
+    assert imported("import deskyard.control.web.application", web) == sorted(web)
 
 
 def test_a_provider_loads_no_automation_unless_somebody_looks() -> None:
