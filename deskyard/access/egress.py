@@ -141,11 +141,13 @@ def decide_signed(name: str, ticket: str, answer: str, proofs: list[Any], reason
     return decided
 
 
-def bring_deciders(name: str, deciders: Mapping[str, Any]) -> dict[str, Any]:
-    """Tell a gateway who may answer its tickets, and by which passkeys; what changed there."""
+def bring_deciders(name: str, deciders: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Tell a gateway who may answer its tickets, and by which passkeys, within so many seconds; what changed there."""
     text = json.dumps(deciders, sort_keys=True)
     link = gateway_program.require(name)
-    brought: dict[str, Any] = gateway_program.ask_newer(link, ["deciders"], "verified answers", text)
+    brought = gateway_program.ask_newer(link, ["deciders"], "verified answers", text, seconds)
+    if not isinstance(brought, dict) or not isinstance(brought.get("changed"), bool):
+        raise gateway_program.rubbish(name)
     return brought
 
 

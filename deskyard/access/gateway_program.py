@@ -13,6 +13,8 @@ from deskyard.site.ssh_link import GATEWAY, SshLink
 from deskyard.wire import session_requests
 
 ASK_SECONDS = 120.0
+# Of what a gateway says beside its answer: one that lacks a command names all that it has.
+MOST_SAID = 2000
 
 
 class Rubbish(SiteError):
@@ -50,25 +52,25 @@ def ask_socket(
         return otherwise()
     document = understood(link.workspace, answer.stdout)
     if not isinstance(document, dict) or "result" not in document:
-        raise _rubbish(link.workspace)
+        raise rubbish(link.workspace)
     return document["result"]
 
 
-def ask(link: SshLink, arguments: list[str], stdin: str = "") -> Any:
+def ask(link: SshLink, arguments: list[str], stdin: str = "", seconds: float = ASK_SECONDS) -> Any:
     """Ask `deskyard-gateway`, which may read `stdin`; its own errors are raised as `ConfigError`."""
     argv = ["sudo", "deskyard-gateway", *arguments]
-    answer = link.run(GATEWAY, argv, stdin=stdin or None, timeout=ASK_SECONDS, check=False, kept=True)
+    answer = link.run(GATEWAY, argv, stdin=stdin or None, timeout=seconds, check=False, kept=True)
     if answer.code not in (0, 1) or not answer.stdout:
-        tail = answer.stderr.strip()[-500:]
+        tail = answer.stderr.strip()[-MOST_SAID:]
         reason = f"did not answer ({answer.code}): {tail}"
         raise SiteError("gateway", link.workspace, reason, f"see ./inv workspace.status {link.workspace}")
     return understood(link.workspace, answer.stdout)
 
 
-def ask_newer(link: SshLink, arguments: list[str], lacks: str, stdin: str = "") -> Any:
+def ask_newer(link: SshLink, arguments: list[str], lacks: str, stdin: str = "", seconds: float = ASK_SECONDS) -> Any:
     """Ask for a command that older gateways do not have; `lacks` is what those cannot do: raises `TooOld`."""
     try:
-        return ask(link, arguments, stdin)
+        return ask(link, arguments, stdin, seconds)
     except SiteError as error:
         if f"invalid choice: '{arguments[0]}'" not in str(error):
             raise
@@ -81,16 +83,17 @@ def understood(name: str, text: str | bytes) -> Any:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _rubbish(name) from error
+        raise rubbish(name) from error
     match document:
         case {"error": {"field": str(field), "value": value, "reason": str(reason), "remedy": str(remedy)}}:
             raise ConfigError(field, value or None, reason, remedy)
         case {"error": _}:
-            raise _rubbish(name)
+            raise rubbish(name)
     return document
 
 
-def _rubbish(name: str) -> Rubbish:
+def rubbish(name: str) -> Rubbish:
+    """The error of an answer that no gateway gives."""
     remedy = f"see ./inv workspace.status {name}"
     return Rubbish("gateway", name, "answers what is no answer of a gateway", remedy)
 

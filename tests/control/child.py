@@ -68,7 +68,8 @@ def refusal(wanted: dict[str, Any]) -> dict[str, str] | None:
     """The refusal of a host whose disk is full, or of one that makes last backups, where a test made it such."""
     kind, desktop = wanted["kind"], wanted["desktop"]
     if kind == "approval.decide" and (LAB / "unknown").exists():
-        return {"field": "deciders", "value": "", "reason": "are not known to this gateway yet", "remedy": "wait"}
+        field = (LAB / "unknown").read_text() or "deciders"
+        return {"field": field, "value": "", "reason": "is of before, by this gateway", "remedy": "wait"}
     if kind == "desktop.pause" and (LAB / "full").exists():
         return {"field": "storage", "value": "", "reason": "has no room for its memory", "remedy": "add space"}
     if kind == "desktop.destroy" and (LAB / "backups").exists():

@@ -139,24 +139,31 @@ def _decide(wanted: Mapping[str, Any]) -> dict[str, Any]:
     answer, ticket = given["answer"], str(given["approval"]).rpartition(".")[2]
     verdict = "for" if answer in SECONDS else answer
     # What is known of tickets was written down by who asks gateways all day: nobody is to sign one and open another.
-    real = [
-        target({**found, "id": given["approval"], "desktop_id": f"{name}.{found['desktop']}"}, answer)
-        for found in egress.waiting(name)
-        if found["id"] == ticket
-    ]
-    if real != [wanted["target"]]:
+    real = next((found for found in egress.waiting(name) if found["id"] == ticket), None)
+    named = {"id": given["approval"], "desktop_id": f"{name}.{real['desktop']}"} if real else {}
+    if real is None or target({**real, **named}, answer) != wanted["target"]:
         remedy = f"see ./inv egress.ask {name}"
         raise ConfigError("approval", given["approval"], "is not what was signed, by its gateway's word", remedy)
     reason, decided = given.get("reason", ""), None
+    # The gateway's chain has with the answer what proves it: neither can be changed without the other.
+    actor = proved(wanted["actor"], wanted["proof"])
     # A refusal opens nothing: it counts also where a gateway could not say whose it is.
     if wanted["signatures"] and answer != REFUSE:
-        with contextlib.suppress(TooOld):
-            decided = egress.decide_signed(name, ticket, answer, wanted["signatures"], reason)
+        if _is_in_force(real, actor):
+            # Its worker ended before it could write that down: a signature counts once.
+            decided = real
+        else:
+            with contextlib.suppress(TooOld):
+                decided = egress.decide_signed(name, ticket, answer, wanted["signatures"], reason)
     if decided is None:
-        # The gateway's chain has with the answer what proves it: neither can be changed without the other.
-        actor = proved(wanted["actor"], wanted["proof"])
         decided = egress.decide(name, ticket, verdict, SECONDS.get(answer), reason, actor)
     return {"result": {"approval": given["approval"], "state": decided["state"]}}
+
+
+def _is_in_force(ticket: Mapping[str, Any], actor: str) -> bool:
+    """Whether this very answer opened a ticket, and nobody answered it otherwise since."""
+    given = ticket["answer"] or {}
+    return ticket["state"] in ("allowed", "used") and given.get("actor") == actor
 
 
 def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The worker's own look at the rule of a workspace: who answers, how many have to; and how admins set one."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -10,6 +11,9 @@ from deskyard.control.people.scopes import ADMIN, DECIDE, ROLES
 from deskyard.control.queue.claim import Claim
 from deskyard.control.store.connection import Link
 from deskyard.errors import ConfigError
+
+# With what is signed now, as many as a gateway looks at.
+MOST_OTHERS = 7
 
 
 def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
@@ -44,13 +48,25 @@ def collect(link: Link, held: Claim, actor: str) -> dict[str, Any] | None:
 def signatures(link: Link, held: Claim) -> list[dict[str, Any]]:
     """The signatures of people for an answer, that of now at the end; none where a key gave it.
 
-    The gateway verifies them by itself; those of others count there while they may still answer.
+    The gateway verifies them by itself; those of others count there while they may still answer, and only where the
+    rule asks for more than one person.
     """
+    own = dict(held.proof or {})
+    if not _is_persons(own):
+        return []
+    rule = link.execute(rules.RULE, [held.workspace]).fetchone()
+    if rule is None or rule["persons"] == 1:
+        return [own]
     query = f"""select proof from approval_decision d join operation o on o.id = d.operation_id
-        where approval_id = %s and answer = %s and o.id <> %s and recent(d.at, '{rules.WAITS}') order by d.at"""
+        where approval_id = %s and answer = %s and o.id <> %s and recent(d.at, '{rules.WAITS}') order by d.at desc"""
     given = [held.input["approval"], held.input["answer"], held.id]
-    others = [dict(row["proof"] or {}) for row in link.execute(query.encode(), given).fetchall()]
-    return [proof for proof in (*others, dict(held.proof or {})) if "credential" in proof]
+    found = [dict(row["proof"] or {}) for row in link.execute(query.encode(), given).fetchall()]
+    others = [proof for proof in found if _is_persons(proof)][:MOST_OTHERS]
+    return [*reversed(others), own]
+
+
+def _is_persons(proof: Mapping[str, Any]) -> bool:
+    return "credential" in proof and "key" not in proof
 
 
 def forget(link: Link, held: Claim) -> None:

@@ -17,7 +17,7 @@ from typing import IO, Any
 import psycopg
 
 from deskyard.control.approvals import rules
-from deskyard.control.approvals.deciders import GATEWAY_LACKS, Bringer
+from deskyard.control.approvals.deciders import GATEWAY_LACKS, GATEWAY_REFUSES, Bringer
 from deskyard.control.approvals.target import KIND as DECIDE
 from deskyard.control.approvals.target import proof_hash
 from deskyard.control.consent.target import KIND as CONSENT
@@ -162,14 +162,29 @@ class Runner:
         return kept
 
     def _decided(self, lend: Lend, held: Claim, actor: str) -> dict[str, Any]:
-        """Have a gateway told an answer; one that knows not who may answer is told that first."""
+        """Have a gateway told an answer; one whose list of who may answer is of before is told that first."""
+        workspace = str(held.workspace)
+        changes = self.deciders.changes[workspace]
         try:
             return self._child(lend, held, None, actor)
         except DeskyardError as error:
-            if error.field != GATEWAY_LACKS:
+            if error.field not in (GATEWAY_LACKS, GATEWAY_REFUSES):
                 raise
-            self.deciders.bring(lend, str(held.workspace), self.passkeys.origin)
+            # Nobody renews it meanwhile.
+            self._renew(lend, held)
+            self.deciders.bring(lend, workspace, self.passkeys.origin)
+            self._renew(lend, held)
+            if self.deciders.changes[workspace] == changes:
+                raise
         return self._child(lend, held, None, actor)
+
+    def _renew(self, lend: Lend, held: Claim) -> Wish:
+        """Hold it longer; what is wanted of it. Raises `Lost` if it is another worker's."""
+        with lend() as link:
+            wish = claims.renew(link, held, self.lease)
+        if wish is None:
+            raise Lost
+        return wish
 
     def _end(self, lend: Lend, held: Claim, turn: Turn | None, state: str, problem: Mapping[str, str] | None) -> None:
         with lend() as link, link.transaction():
@@ -257,10 +272,7 @@ class Runner:
 
     def _hold(self, lend: Lend, held: Claim, process: Program, stops: bool) -> bool:
         """Hold it longer; whether it was asked to stop, which its program is told once."""
-        with lend() as link:
-            wish = claims.renew(link, held, self.lease)
-        if wish is None:
-            raise Lost
+        wish = self._renew(lend, held)
         if wish is Wish.KILL and process.poll() != 0:
             raise Forced
         if wish is Wish.STOP and not stops and process.poll() is None:
@@ -275,10 +287,7 @@ class Runner:
             kind = NoRoom if done.get("lacks_room") is True else DeskyardError
             raise kind(**{name: done["problem"].get(name, "") for name in ("field", "value", "reason", "remedy")})
         if code != 0 or not done:
-            with lend() as link:
-                wish = claims.renew(link, held, self.lease)
-            if wish is None:
-                raise Lost
+            wish = self._renew(lend, held)
             if wish is Wish.NONE:
                 if code == -signal.SIGKILL:
                     raise Killed(held)

@@ -13,6 +13,7 @@ import socketserver
 from collections.abc import Callable
 from typing import Any
 
+from deskyard.control.approvals.asking import asks
 from deskyard.control.link.ending import end_at_sigterm
 from deskyard.declaration import declaration
 from deskyard.engine import running
@@ -25,13 +26,6 @@ SSH_PORT = 22
 REACH_SECONDS = 30.0
 MOST_BYTES = 1 << 20
 Opened = tuple[dict[str, Any], socket.socket]
-
-
-def asks(name: str) -> bool:
-    """Whether a person is asked about names in a workspace; not where its declaration cannot be read."""
-    with contextlib.suppress(DeskyardError):
-        return name in declaration.stack_names() and bool(declaration.read(name).workspace.egress_ask)
-    return False
 
 
 def open_way(name: str) -> Opened:

@@ -7,7 +7,7 @@ import pytest
 
 from deskyard.access import egress, gateway_program
 from deskyard.access.gateway_program import TooOld
-from deskyard.errors import SiteError
+from deskyard.errors import CommandError, SiteError
 from deskyard.gateway.machine.layout import Layout
 from deskyard.site.ssh_link import NO_CONNECTION, SshLink
 
@@ -82,15 +82,31 @@ def test_what_people_signed_and_who_may_answer_go_to_a_gateway_on_its_standard_i
     signed = egress.decide_signed("careful", "0a", "15m", [{"intent": {}}], "an invoice")
     assert signed["words"] == "sudo deskyard-gateway decide-signed 0a 15m '--reason=an invoice'"
     assert signed["sent"] == [{"intent": {}}]
-    brought = egress.bring_deciders("careful", {"passkeys": []})
+    gateway.append("""printf '{"changed": true, "words": "%s", "sent": %s}' "$0" "$(cat)" """)
+    brought = egress.bring_deciders("careful", {"passkeys": []}, 60)
     assert (brought["words"], brought["sent"]) == ("sudo deskyard-gateway deciders", {"passkeys": []})
+
+
+@pytest.mark.parametrize("said", ["[]", "7", "{}", '{"changed": 1}', "x"])
+def test_list_is_not_brought_to_what_answers_as_no_gateway_does(gateway: list[str], said: str) -> None:
+    gateway.append(f"cat > /dev/null; echo '{said}'")
+    with pytest.raises(SiteError, match="what is no answer of a gateway"):
+        egress.bring_deciders("careful", {}, 60)
+
+
+def test_list_is_brought_within_its_time(gateway: list[str]) -> None:
+    gateway.append("exec sleep 60")
+    with pytest.raises(CommandError, match="did not end within"):
+        egress.bring_deciders("careful", {}, 0.2)
 
 
 @pytest.mark.parametrize("command", ["decide-signed", "deciders"])
 def test_gateway_that_verifies_nothing_is_told_from_others(gateway: list[str], command: str) -> None:
-    gateway.append(f"cat > /dev/null; echo \"argument COMMAND: invalid choice: '{command}'\" >&2; exit 2")
+    has = ", ".join(f"'command-{number}'" for number in range(100))
+    said = f"argument COMMAND: invalid choice: '{command}' (choose from {has})"
+    gateway.append(f'cat > /dev/null; echo "{said}" >&2; exit 2')
     with pytest.raises(TooOld, match="is from before gateways verified answers"):
         if command == "deciders":
-            egress.bring_deciders("careful", {})
+            egress.bring_deciders("careful", {}, 60)
         else:
             egress.decide_signed("careful", "0a", "once", [], "")
