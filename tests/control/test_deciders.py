@@ -27,9 +27,9 @@ class Gateways:
     def tell(self, name: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
         if name in self.away:
             raise SiteError("gateway", name, "is away", "wait")
-        before, told = dict(self.heard).get(name), [row["person"] for row in document["passkeys"]]
-        self.heard.append((name, told))
-        return {"changed": told != before}
+        before, brought = dict(self.heard).get(name), [row["person"] for row in document["passkeys"]]
+        self.heard.append((name, brought))
+        return {"changed": brought != before}
 
 
 @pytest.fixture

@@ -197,9 +197,9 @@ class Made(Gateways):
         self._unknown.write_text(field)
 
     def tell(self, name: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        told = super().tell(name, document)
+        answer = super().tell(name, document)
         self._unknown.unlink(missing_ok=True)
-        return told
+        return answer
 
 
 def answered(person: Person, answer: str) -> dict[str, Any]:

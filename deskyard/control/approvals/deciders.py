@@ -155,9 +155,9 @@ class Bringer:
         with alone:
             with lend() as link:
                 document = documents(link, [workspace], origin)[workspace]
-            told = self._tell(workspace, document)
+            answer = self._tell(workspace, document)
             with self._lock:
-                self.changes[workspace] += told["changed"]
+                self.changes[workspace] += answer["changed"]
                 self._brought[workspace] = _text(document)
 
     def _bring(self, workspace: str) -> None:

@@ -128,13 +128,13 @@ def joined(bringer: Bringer) -> None:
 
 
 def test_few_gateways_are_told_at_once_and_all_in_the_end() -> None:
-    told: list[str] = []
+    heard: list[str] = []
     begun, go = threading.Semaphore(0), threading.Event()
 
     def tell(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
         begun.release()
         assert go.wait(60)
-        told.append(name)
+        heard.append(name)
         return {"changed": True}
 
     bringer = Bringer(tell, lambda name: True)
@@ -145,20 +145,20 @@ def test_few_gateways_are_told_at_once_and_all_in_the_end() -> None:
     assert not begun.acquire(blocking=False) and not bringer._few.acquire(blocking=False)
     go.set()
     joined(bringer)
-    assert sorted(told) == sorted(NAMES) and bringer.changes == dict.fromkeys(NAMES, 1)
+    assert sorted(heard) == sorted(NAMES) and bringer.changes == dict.fromkeys(NAMES, 1)
 
 
 def test_only_gateways_that_ask_are_told() -> None:
-    told: list[str] = []
+    heard: list[str] = []
 
     def tell(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        told.append(name)
+        heard.append(name)
         return {"changed": False}
 
     bringer = Bringer(tell, lambda name: name == "asks")
     looked(bringer, "asks", "silent")
     joined(bringer)
-    assert told == ["asks"] and bringer.changes["asks"] == 0
+    assert heard == ["asks"] and bringer.changes["asks"] == 0
     assert 0 < bringer._pauses["silent"].left <= AGAIN_SECONDS
 
 
