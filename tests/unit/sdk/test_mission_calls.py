@@ -37,6 +37,7 @@ BY_PASSKEY = [
     ("POST", "/api/people"),
     ("POST", "/api/people/{id}/link"),
     ("DELETE", "/api/people/{id}"),
+    ("DELETE", "/api/me/passkeys/{id}"),
 ]
 TWICE = [("DELETE", "/api/desktops/{id}"), ("DELETE", "/api/workspaces/{id}")]
 SIGNED = {"intent", "sealTo"}
