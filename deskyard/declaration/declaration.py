@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from deskyard.declaration.promise import Promise
+from deskyard.declaration.promise import Heard, Promise
 from deskyard.errors import ConfigError
 from deskyard.host import addresses
 from deskyard.host.places import tree
@@ -105,7 +105,7 @@ def stack_names() -> list[str]:
     return sorted(path.name.split(".")[1] for path in stacks_folder().glob("Pulumi.*.yaml"))
 
 
-def read(name: str, promise: Promise | None = None) -> Declared:
+def read(name: str, promise: Promise | Heard | None = None) -> Declared:
     """The declaration of workspace `name` from its file; raises `ConfigError` naming what is wrong."""
     return declared(read_workspace(name), promise)
 
@@ -160,7 +160,7 @@ def from_config(name: str, get: Callable[[str], str | None]) -> Workspace:
     return Workspace.check({"name": name, **values}, f"Pulumi.{name}.yaml")
 
 
-def declared(workspace: Workspace, promise: Promise | None = None) -> Declared:
+def declared(workspace: Workspace, promise: Promise | Heard | None = None) -> Declared:
     """Add the site and the Plan; a cluster is asked what it has, because others plan on it too.
 
     Whoever makes what is planned promises it, so that others of this machine take none of its places meanwhile.

@@ -7,7 +7,7 @@ free memory of a node would both get it.
 import fcntl
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -15,11 +15,23 @@ from typing import IO, Any
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.plan.proxmox.promised import Promised, promised, with_promised
-from deskyard.plan.proxmox.view import ClusterView, SeenMachine
+from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine
 from deskyard.plan.proxmox.workspace import ClusterPlan
 from deskyard.plan.workspace import WorkspacePlan
 
 Planned = tuple[WorkspacePlan, ClusterPlan]
+
+
+class Heard:
+    """The promises of other tasks, as they are heard by one that makes none, such as that of a machine at a seat."""
+
+    def __init__(self, site: str) -> None:
+        self._site = site
+
+    def plan(self, look: Callable[[], ClusterView], plan: Callable[[ClusterView], Planned]) -> Planned:
+        """Plan on what the cluster shows now and others are about to make."""
+        with _alone(self._site):
+            return plan(with_promised(look(), _of_all(self._site)))
 
 
 class Promise:
@@ -30,8 +42,8 @@ class Promise:
 
     def plan(self, look: Callable[[], ClusterView], plan: Callable[[ClusterView], Planned]) -> Planned:
         """Plan on what the cluster shows now and others are about to make; from then on others count on it."""
-        with alone(_places(self._site)):
-            planned = plan(with_promised(look(), self._others()))
+        with _alone(self._site):
+            planned = plan(with_promised(look(), _of_all(self._site, but=Path(self._file.name))))
             machines = [asdict(promised(vm)) for vm in planned[1].machines()]
             self._file.seek(0)
             self._file.truncate()
@@ -39,19 +51,15 @@ class Promise:
             self._file.flush()
         return planned
 
-    def _others(self) -> list[Promised]:
-        own = Path(self._file.name)
-        return [each for path in own.parent.iterdir() if path != own for each in _read(path)]
-
 
 @contextmanager
 def given(site: str, workspace: str) -> Iterator[Promise]:
     """Let what a task plans from now on be promised until its end, however it ends; it has the workspace's turn."""
-    folder = places().state / "promised" / site
+    folder = _folder(site)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / workspace
     # Nobody reads it before it is locked: it would be taken for what a killed task left.
-    with alone(_places(site)):
+    with _alone(site):
         file = path.open("w")
         fcntl.flock(file, fcntl.LOCK_EX)
     with file:
@@ -61,8 +69,16 @@ def given(site: str, workspace: str) -> Iterator[Promise]:
             path.unlink(missing_ok=True)
 
 
-def _places(site: str) -> str:
-    return f"places-{site}"
+def _folder(site: str) -> Path:
+    return places().state / "promised" / site
+
+
+def _alone(site: str) -> AbstractContextManager[None]:
+    return alone(f"places-{site}", waiting=f"another task looks for places on {site}: waiting")
+
+
+def _of_all(site: str, but: Path | None = None) -> list[Promised]:
+    return [each for path in _folder(site).glob("*") if path != but for each in _read(path)]
 
 
 def _read(path: Path) -> list[Promised]:
@@ -83,4 +99,5 @@ def _read(path: Path) -> list[Promised]:
 
 def _promised(values: dict[str, Any]) -> Promised:
     machine = values["machine"]
-    return Promised(SeenMachine(**{**machine, "tags": tuple(machine["tags"])}), values["storage"], values["disks_gib"])
+    seen = SeenMachine(**{**machine, "tags": tuple(machine["tags"])})
+    return Promised(Owner(**values["owner"]), seen, values["storage"], values["disks_gib"])

@@ -6,6 +6,7 @@ from ipaddress import IPv4Network
 
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
+from deskyard.declaration.promise import Heard
 from deskyard.engine import leftovers, network_guard, preflight
 from deskyard.engine.change import Change
 from deskyard.engine.leftovers import StateIds
@@ -93,10 +94,10 @@ class ProxmoxBackend:
         return ClusterArchive(connect(self._site), self._site.name, workspace)
 
     def disposables(self, workspace: str) -> ClusterDisposables:
-        """The machines at its seats; each is planned when it is made."""
+        """The machines at its seats; each is planned when it is made, beside what other tasks are about to make."""
 
         def planned() -> ClusterPlan:
-            found = declaration.read(workspace).on_cluster
+            found = declaration.read(workspace, Heard(self._site.name)).on_cluster
             assert found is not None
             return found
 

@@ -5,14 +5,15 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from deskyard.plan.proxmox.placement import DISK_PART
-from deskyard.plan.proxmox.view import ClusterView, SeenMachine, SeenStorage
+from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine, SeenStorage
 from deskyard.plan.proxmox.workspace import VmPlan
 
 
 @dataclass(frozen=True)
 class Promised:
-    """A machine as the cluster will show it, with the storage that its disks will be on and their size."""
+    """A machine as the cluster will show it, whose it is, and the storage that its disks will be on with their size."""
 
+    owner: Owner
     machine: SeenMachine
     storage: str
     disks_gib: int
@@ -33,7 +34,7 @@ def promised(vm: VmPlan) -> Promised:
         memory_mib=size.memory_mib,
         disk_gib=size.disk_gib,
     )
-    return Promised(shown, vm.storage, size.disk_gib + (size.home_gib or 0))
+    return Promised(vm.owner, shown, vm.storage, size.disk_gib + (size.home_gib or 0))
 
 
 def with_promised(view: ClusterView, promises: Sequence[Promised]) -> ClusterView:
@@ -41,18 +42,18 @@ def with_promised(view: ClusterView, promises: Sequence[Promised]) -> ClusterVie
 
     A fresh clone has the size of its template for some seconds, so what is there already counts by the larger one.
     """
-    machines = {(machine.vm_id, machine.pool): machine for machine in view.machines}
+    machines = list(view.machines)
     storages = list(view.storages)
     for promise in promises:
         wanted = promise.machine
-        found = machines.get((wanted.vm_id, wanted.pool))
+        found = view.machine_of(promise.owner)
         if found is None:
             storages = [_after(storage, promise) for storage in storages]
-            machines[wanted.vm_id, wanted.pool] = wanted
+            machines.append(wanted)
         else:
             vcpus, memory = max(found.vcpus, wanted.vcpus), max(found.memory_mib, wanted.memory_mib)
-            machines[wanted.vm_id, wanted.pool] = replace(found, vcpus=vcpus, memory_mib=memory)
-    return replace(view, machines=tuple(machines.values()), storages=tuple(storages))
+            machines[machines.index(found)] = replace(found, vcpus=vcpus, memory_mib=memory)
+    return replace(view, machines=tuple(machines), storages=tuple(storages))
 
 
 def _after(storage: SeenStorage, promise: Promised) -> SeenStorage:

@@ -1,12 +1,17 @@
 """Of tasks that plan at once on a cluster none takes the place of another."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
-from deskyard.declaration.promise import given
+from deskyard.declaration.promise import Heard, given
+from deskyard.host import lock
 from deskyard.host.places import places
 from deskyard.plan.power import NoRoom
 from deskyard.plan.proxmox.workspace import ClusterPlan, plan_on_cluster
@@ -83,6 +88,34 @@ def test_a_clone_that_has_the_size_of_its_template_counts_by_what_it_will_have(
         cluster.machines[vm_id] = machine.__class__(**{**machine.__dict__, "memory_mib": 512, "tags": ()})
     with pytest.raises(NoRoom, match="MiB of memory"):
         begun(tasks, "two", cluster)
+
+
+def test_a_machine_that_has_its_tag_alone_is_there_and_counts_once(cluster: PaperCluster, tasks: ExitStack) -> None:
+    cluster.memory_gib = 12
+    cluster.make(begun(tasks, "one", cluster))
+    for vm_id, machine in list(cluster.machines.items()):
+        cluster.machines[vm_id] = replace(machine, pool="", name="moved")
+    begun(tasks, "two", cluster)
+
+
+def test_who_promises_nothing_hears_of_the_promises_of_others(cluster: PaperCluster, tasks: ExitStack) -> None:
+    make = partial(plan_on_cluster, workspace("two"), rack())
+    assert Heard("rack").plan(cluster.view, make) == cluster.plan(workspace("two"))
+    begun(tasks, "one", cluster)
+    with pytest.raises(NoRoom, match="MiB of memory"):
+        Heard("rack").plan(cluster.view, make)
+
+
+def test_who_waits_for_another_task_that_plans_says_so(
+    cluster: PaperCluster, tasks: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: Queue[str] = Queue()
+    monkeypatch.setattr(lock, "say", said.put)
+    with ThreadPoolExecutor(1) as pool:
+        with lock.alone("places-rack"):
+            late = pool.submit(begun, tasks, "one", cluster)
+            assert said.get(timeout=30).strip() == "another task looks for places on rack: waiting"
+        late.result()
 
 
 def test_a_task_that_plans_again_is_in_nobodys_way_twice(cluster: PaperCluster, tasks: ExitStack) -> None:
