@@ -1,6 +1,7 @@
 """control.*: Mission Control, in which people and programs drive all desktops of a site."""
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,7 @@ def upgrade(_: Context, json: bool = False) -> None:
         "passkeys": "say which passkeys the person has; nothing is changed",
         "passkey": "with --remove: the id of one of the person's passkeys, which alone ends",
         "remove": "let the person in no more",
-        "yes": "do not ask before a person is removed",
+        "yes": "do not ask before a person, or the last passkey of one, is removed",
         "json": "print JSON",
     },
 )
@@ -158,14 +159,23 @@ def person(
     """Add a person, or give one another link to enrol a passkey; the link works once, for half an hour."""
     from deskyard.control.control import Control
 
+    given = {"--role": role, "--workspaces": workspaces, "--mail": mail, "--gives": gives}
     if passkey and not remove:
         raise ConfigError("--passkey", passkey, "says which one is to end", "add --remove, or leave it out")
+    if passkeys:
+        _require_none({"--remove": "yes" if remove else "", "--passkey": passkey, **given}, "--passkeys, which lists")
+    if remove:
+        _require_none(given, "--remove")
     if passkeys:
         found = Control().passkeys(name)
         lines = [f"{each['id']}  {each['created_at']}  {each['name']}" for each in found]
         show(found, as_json=json, text="\n".join(lines) or f"{name} has no passkey")
         return
     if passkey:
+        if not yes and [each["id"] for each in Control().passkeys(name)] == [passkey]:
+            question = f"It is the last passkey of {name}. Type the name to go on: "
+            again = f"./inv control.person {name} --remove --passkey {passkey} --yes"
+            confirm("control.person", name, name, question, f"add --yes: {again}")
         ended = Control().remove_passkey(name, passkey)
         show(ended, as_json=json, text=f"{name}: {passkey} ended, with the sessions that it began")
         return
@@ -180,6 +190,13 @@ def person(
     within = f"once, within {made['seconds'] // 60} minutes"
     text = f"{name} ({made['role']}) enrols a passkey here, {within}:\n\n  {made['link']}"
     show(made, as_json=json, text=text)
+
+
+def _require_none(given: Mapping[str, str], beside: str) -> None:
+    """Raise `ConfigError` for an option that says something else than the one that it stands beside."""
+    for option, value in given.items():
+        if value:
+            raise ConfigError(option, value, f"has no part in {beside}", "leave one of the two out")
 
 
 @command(

@@ -9,7 +9,7 @@ from invoke import Context, Exit
 
 from deskyard.control.control import Control
 from deskyard.control.identity.declared import Declared
-from deskyard.tasks.control import oidc
+from deskyard.tasks.control import oidc, person
 
 ISSUER = "https://login.example.org"
 
@@ -82,3 +82,48 @@ def test_nothing_is_removed_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert withdrawn == []
     oidc(Context(), remove=True, yes=True)
     assert withdrawn == [True]
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The passkeys of a person that ended; they have one, or two with the one called `phone`."""
+    found: list[str] = []
+
+    def remove_passkey(_: Control, name: str, id: str) -> dict[str, Any]:
+        found.append(id)
+        return {"name": name}
+
+    passkeys = {"ada": ["laptop"], "eve": ["laptop", "phone"]}
+    monkeypatch.setattr(Control, "passkeys", lambda _, name: [{"id": id} for id in passkeys[name]])
+    monkeypatch.setattr(Control, "remove_passkey", remove_passkey)
+    return found
+
+
+def test_the_last_passkey_of_a_person_ends_after_a_question_alone(
+    ended: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    person(Context(), "eve", passkey="laptop", remove=True)
+    with pytest.raises(Exit):
+        person(Context(), "ada", passkey="laptop", remove=True)
+    assert ended == ["laptop"]
+    person(Context(), "ada", passkey="laptop", remove=True, yes=True)
+    assert ended == ["laptop", "laptop"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"passkeys": True, "remove": True},
+        {"passkeys": True, "role": "viewer"},
+        {"passkey": "laptop"},
+        {"passkey": "laptop", "remove": True, "role": "viewer"},
+        {"passkey": "laptop", "remove": True, "mail": "eve@example.org"},
+        {"remove": True, "yes": True, "gives": "viewer"},
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_options_of_a_person_that_say_two_things_do_neither(ended: list[str], options: dict[str, Any]) -> None:
+    with pytest.raises(Exit):
+        person(Context(), "eve", **options)
+    assert ended == []
