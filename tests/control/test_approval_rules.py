@@ -14,7 +14,8 @@ from deskyard.control.approvals import follow
 from deskyard.control.approvals.rules import REMOVE, SET, Rule
 from deskyard.control.approvals.target import KIND
 from deskyard.control.opening.target import SESSION
-from tests.control.lab import Lab
+from deskyard.control.people import records
+from tests.control.lab import HOST, Lab
 from tests.control.people import Person, enrolled
 from tests.control.tab import Tab
 from tests.control.test_approvals import ID, TICKET, aim, forged
@@ -112,6 +113,24 @@ def test_an_answer_of_somebody_who_may_not_any_more_does_not_count(team: Team, c
     team.rule(persons=2, people=["ada", "eve"])
     team.answer(team.ada)
     team.mission.link.execute(f"update person set {change} where name = 'ada'".encode())
+    assert team.answer(team.eve).json()["result"] == {"approval": ID, "answers": 1, "needed": 2}
+    assert team.mission.effects("lab.first") == []
+
+
+def without(mission: Lab, passkey: bytes) -> None:
+    """End a passkey, as the host does."""
+    with mission.link.transaction():
+        records.remove_passkey(mission.link, HOST, passkey)
+
+
+def test_an_answer_counts_no_more_once_the_passkey_that_signed_it_is_removed(team: Team) -> None:
+    team.rule(persons=2)
+    team.answer(team.ada)
+    with team.mission.client() as client:
+        other = enrolled(team.mission, client, "ada", "operator")
+    without(team.mission, other.passkey.id)
+    assert [given["actor"] for given in team.shown()["answers"]] == ["person:ada"]
+    without(team.mission, team.ada.passkey.id)
     assert team.answer(team.eve).json()["result"] == {"approval": ID, "answers": 1, "needed": 2}
     assert team.mission.effects("lab.first") == []
 
@@ -248,6 +267,16 @@ def test_a_signature_under_a_change_that_is_old_or_of_no_admin_any_more_does_not
         assert [rule["persons"] for rule in team.rules()] == [2]
         team.mission.link.execute(mend.encode())
     assert team.remove(amy).json()["result"] == {"removed": "lab"}
+
+
+def test_a_signature_under_a_change_counts_no_more_once_its_passkey_is_removed(team: Team, amy: Person) -> None:
+    team.rule(persons=2)
+    team.remove(team.admin)
+    with team.mission.client() as client:
+        enrolled(team.mission, client, "root", "admin")
+    without(team.mission, team.admin.passkey.id)
+    assert team.remove(amy).json()["result"] == {"remove": "lab", "signatures": 1, "needed": 2}
+    assert [each["actor"] for rule in team.rules() for each in rule["changes"]] == ["person:amy"]
 
 
 def test_no_key_and_no_admin_alone_changes_a_rule_of_two_persons(team: Team) -> None:

@@ -13,6 +13,8 @@ from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals.rules import REMOVE, SET, Rule
 from deskyard.control.consent.target import KIND
+from deskyard.control.credentials.target import PASSKEY
+from deskyard.control.people.passkeys import written
 from deskyard.control.store.cluster import WEB
 from tests.control.lab import Lab
 from tests.control.people import Person, enrolled
@@ -105,6 +107,19 @@ def test_the_others_of_its_workspace_need_not_wait_for_it(team: Team) -> None:
     team.destroy()
     done = team.ada.call("POST", "/api/desktops/lab.second/restart", Prefer="wait=30").json()
     assert done["state"] == "done"
+
+
+def test_what_a_passkey_allowed_counts_no_more_once_its_person_removed_that(team: Team) -> None:
+    team.rule(persons=2)
+    id, lost = team.destroy(), written(team.eve.passkey.id)
+    assert team.answer(id, team.eve).json()["result"]["answers"] == 1
+    with team.mission.client() as client:
+        eve = enrolled(team.mission, client, "eve", "operator")
+        leave = eve.signed(PASSKEY, f'"passkey" {lost}')
+        removed = eve.call("DELETE", f"/api/me/passkeys/{lost}", leave, Prefer="wait=30").json()
+        assert removed["state"] == "done", removed["problem"]
+    assert team.answer(id, team.bob).json()["result"]["answers"] == 1
+    assert [each["actor"] for each in team.shown(id)["consent"]["answers"]] == ["person:bob"]
 
 
 def test_who_asked_allows_nothing(team: Team) -> None:

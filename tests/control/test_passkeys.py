@@ -1,6 +1,7 @@
 """A passkey ends by the signature of its person: with its sessions, for good, and never as their last way in."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -93,6 +94,40 @@ def test_the_worker_ends_no_admin_by_their_last_passkey(mission: Lab, ada: Perso
     with psycopg.connect(mission.url_as(WORKER)) as link, pytest.raises(psycopg.errors.InsufficientPrivilege):
         link.execute(delete)
     assert len(records.passkeys_of(mission.link, "ada")) == 2
+
+
+def test_of_an_admins_two_passkeys_one_stays_also_where_both_end_at_once(
+    mission: Lab, ada: Person, phone: Person
+) -> None:
+    delete = "delete from passkey where id = %s"
+    with (
+        psycopg.connect(mission.url_as(WORKER)) as first,
+        psycopg.connect(mission.url_as(WORKER)) as second,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first.execute(delete, [ada.passkey.id])
+        late = pool.submit(second.execute, delete, [phone.passkey.id])
+        waits = "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
+        mission.until(waits, [second.info.backend_pid])
+        first.commit()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            late.result()
+    assert [each["id"] for each in records.passkeys_of(mission.link, "ada")] == [written(phone.passkey.id)]
+
+
+def test_an_admin_keeps_the_last_passkey_also_with_an_account_of_a_provider(mission: Lab, ada: Person) -> None:
+    mission.link.execute("insert into identity (issuer, subject, person_id) values ('x', 'x', 'pe_ada')")
+    refused = removed(ada, ada.passkey.id)
+    assert (refused["status"], refused["reason"]) == (409, "is the last one of an admin, which ends at the host alone")
+
+
+def test_a_session_that_a_passkey_began_counts_no_longer_than_that(mission: Lab, ada: Person, phone: Person) -> None:
+    # A sign-in that was under way: its session is written down last.
+    with mission.link.transaction():
+        records.remove_passkey(mission.link, HOST, phone.passkey.id)
+    mission.link.execute("update session set ended_at = null where passkey_id = %s", [phone.passkey.id])
+    assert phone.call("GET", "/api/me").status_code == 401
+    assert len(ada.call("GET", "/api/sessions").json()["items"]) == 1
 
 
 def test_the_host_says_which_passkeys_a_person_has_and_ends_one(mission: Lab, ada: Person, phone: Person) -> None:

@@ -24,7 +24,7 @@ MOST_NAME = 60
 KEY_THERE = "select 1 from api_key where name = %s and revoked_at is null and expires_at > now()"
 PERSON_THERE = "select id, name, role, disabled_at from person where name = %s"
 # A passkey of a person, how many others they have, and whether an account of a provider lets them in.
-PASSKEY_THERE = """select k.name,
+PASSKEY_THERE = """select k.name, p.role,
     (select count(*) from passkey o where o.person_id = p.id and o.id <> k.id) as others,
     exists (select from identity i where i.person_id = p.id and i.ended_at is null) as has_account
     from passkey k join person p on p.id = k.person_id
@@ -163,6 +163,9 @@ class PasskeyRemoval:
         """Raise `ConfigError` for a passkey of somebody else, or the last way in of its person."""
         if found is None or found["name"] != self.name:
             raise ConfigError("passkey", self.id, "is no passkey of yours", "see GET /api/me")
+        if not others and found["role"] == ADMIN:
+            remedy = "enrol another one first, by a link of the host"
+            raise ConfigError("passkey", self.id, "is the last one of an admin, which ends at the host alone", remedy)
         if not others and not has_account:
             remedy = "enrol another one first, by a link of an admin or of the host"
             raise ConfigError("passkey", self.id, "is the last one, and nothing else lets you in", remedy)

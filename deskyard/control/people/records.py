@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from deskyard.control.people import enrolment
 from deskyard.control.people.keys import Key
 from deskyard.control.people.mail import verified_mail
-from deskyard.control.people.passkeys import written
+from deskyard.control.people.passkeys import credential_id, written
 from deskyard.control.people.scopes import ADMIN, GIVES, ROLES, SCOPES
 from deskyard.control.people.token import fresh_token
 from deskyard.control.store.connection import Link
@@ -23,6 +23,12 @@ LINK_SECONDS = 30 * 60
 MOST_DAYS = 3660
 # Of a person of whom nothing else is said.
 ROLE = "operator"
+# Where what counts towards several persons is kept, and by which operation each was signed.
+SIGNED = {
+    "approval_decision": "operation_id",
+    "approval_rule_change": "operation_id",
+    "operation_decision": "decision_id",
+}
 # Who signed in by a provider may have a passkey, too, and signs in with it again.
 END_LINKED = """update session set ended_at = now()
     where ended_at is null and person_id in (select person_id from identity)"""
@@ -129,8 +135,19 @@ def remove_passkey(link: Link, remover: str, id: bytes) -> str:
             and (passkey_id = %s or passkey_id is null and confirmed_until is null)""",
         [row["person_id"], id],
     )
+    _forget_signed(link, id)
     note(link, remover, "passkey.remove", row["name"], passkey=written(id), name=row["passkey"])
     return str(row["name"])
+
+
+def _forget_signed(link: Link, passkey: bytes) -> None:
+    """Let what a passkey signed and waits for other persons count no more."""
+    for table, operation in SIGNED.items():
+        query = f"""select distinct o.id, o.proof from operation o join {table} on {operation} = o.id
+            where jsonb_typeof(o.proof -> 'credential') = 'object'"""
+        rows = link.execute(query.encode()).fetchall()
+        ids = [row["id"] for row in rows if credential_id(row["proof"]["credential"]) == passkey]
+        link.execute(f"delete from {table} where {operation} = any(%s)".encode(), [ids])
 
 
 def make_key(link: Link, maker: str, name: str, scopes: list[str], workspaces: list[str] | None, days: int) -> Key:

@@ -8,6 +8,8 @@ grant select (passkey_id) on session to mc_worker;
 drop trigger of_no_admin on passkey;
 create function refuse_of_admins_last() returns trigger language plpgsql security definer set search_path = public as $$
 begin
+  -- Two at the same time would each find the other one still there.
+  perform 1 from person where id = old.person_id for update;
   if exists (select from person where id = old.person_id and role = 'admin' and disabled_at is null)
     and not exists (select from passkey where person_id = old.person_id and id <> old.id) then
     raise insufficient_privilege using message = 'the last passkey of an admin: at the host alone';
