@@ -27,6 +27,7 @@ from psycopg.types.json import Jsonb
 from deskyard.control.jobs.slots import full, slots
 from deskyard.control.queue import claim as claims
 from deskyard.control.queue.claim import Claim
+from deskyard.control.queue.turns import ORDER
 from deskyard.control.store.connection import Link
 from deskyard.declaration import promise
 from deskyard.host.progress import step
@@ -333,14 +334,15 @@ class ByAge:
     def __getattr__(self, name: str) -> object:
         return getattr(self._link, name)
 
-    def execute(self, query: str, values: Any = None) -> Any:
+    def execute(self, query: str | bytes, values: Any = None) -> Any:
         """Run it, without the turns of workspaces."""
-        return self._link.execute(without_turns(query).encode(), values)
+        return self._link.execute(without_turns(query), values)
 
 
-def without_turns(query: str) -> str:
+def without_turns(query: str | bytes) -> bytes:
     """The statement of a claim by age alone; any other as it is."""
-    return query.replace("waits is not null, coalesce(under_way, 0), created_at", "created_at")
+    text = query if isinstance(query, bytes) else query.encode()
+    return text.replace(ORDER.encode(), b"t.created_at, t.id")
 
 
 def figures(mission: Lab, sizes: Sizes) -> dict[str, object]:
@@ -366,7 +368,7 @@ def figures(mission: Lab, sizes: Sizes) -> dict[str, object]:
         "most_memory": round(own.most_memory, 3),
         "overspent": sum(own.overspent.values()),
         "on_lost_nodes": own.on_lost_nodes,
-        "overspent_without_promises": len(alone.overspent),
+        "overspent_without_promises": sum(alone.overspent.values()),
         "most_memory_without_promises": round(alone.most_memory, 3),
     }
 

@@ -18,6 +18,7 @@ from deskyard.control.api.forms.desktops import Desktop, Workspace
 from deskyard.control.api.forms.work import Consent, LogLine, Operation
 from deskyard.control.api.problem import Problem
 from deskyard.control.queue.parts import settled
+from deskyard.control.queue.turns import PLACE
 
 MOST_ITEMS = 1000
 # Of a worker that renews every some seconds, nothing was heard for so long: it is gone.
@@ -25,20 +26,8 @@ WORKER_GONE = "30 seconds"
 # Of an operation, what is not a column of its row as it stands there.
 MADE = ("attempt", "why", "problem", "consent")
 
-# As `deskyard.control.queue.claim` takes them: of each share, workspaces by turns.
 OPERATION = f"""
-with turn as materialized (
-  select q.id, q.actor = 'watch' as by_the_hour, q.waits is not null as is_refused, q.created_at,
-    share_of(q.kind) as share,
-    (select count(*) from operation r
-      where r.state = 'running' and r.workspace_id = q.workspace_id and share_of(r.kind) = share_of(q.kind))
-    + case when q.workspace_id is null then 0 else row_number() over (
-      partition by q.workspace_id, share_of(q.kind)
-      order by q.actor = 'watch', q.waits is not null, q.created_at, q.id) end as number
-  from operation q where q.state = 'queued'),
-queue as materialized (
-  select id, row_number() over (
-    partition by share order by by_the_hour, is_refused, number, created_at, id) as place from turn)
+with {PLACE}
 select o.*,
   case when o.state = 'queued' then (select place from queue q where q.id = o.id) end as position,
   share_of(o.kind) as share,

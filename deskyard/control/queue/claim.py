@@ -14,6 +14,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.control.people.intent import DESTROY, END
+from deskyard.control.queue.turns import FILLING, MOVING, ORDER, TURN
 from deskyard.control.store.connection import Link, Row
 
 LEASE_SECONDS = 30.0
@@ -27,10 +28,6 @@ MOST_KILLED = 2
 STOP_SECONDS = 120
 # What waits for room is tried again by the clock, since who works at a shell frees some unheard, and not for ever.
 ROOM_SECONDS, MOST_ROOM_SECONDS = 30.0, 3600.0
-
-# The shares whose operations start machines, and stop them; of these, those that leave no room once they are done.
-MOVING = ("engine", "machines")
-FILLING = ("desktop.create", "desktop.start", "desktop.resume", "workspace.create", "workspace.start", "task.begin")
 
 KILLED = "its program was killed (SIGKILL)"
 LOST = {
@@ -70,29 +67,28 @@ class Claim:
 def claim(link: Link, worker: str, lease: float = LEASE_SECONDS, full: Sequence[str] = ()) -> Claim | None:
     """The next operation whose lane is free, of no share that is full, held for `lease` seconds; None without any.
 
-    What somebody asked for comes before what is asked by the hour, and what there was no room for behind the rest: it
-    would be tried again and again before anything that leaves some. Then it is the turn of the workspace that has the
-    fewest of that share under way, so that who asks for much at once waits for it alone; of those the oldest.
+    What somebody asked for comes before what is asked by the hour. What there was no room for comes behind what may
+    leave some, and before what was asked for later and would take it. Then it is the turn of the workspace with the
+    fewest of that share under way, and of those of the one whose last began the longest ago, so that who asks for much
+    at once waits for it alone; of one workspace the oldest comes first.
     """
-    query = """with busy as (
-            select workspace_id, share_of(kind) as share, count(*) as under_way from operation
-            where state = 'running' and workspace_id is not null group by 1, 2)
-        update operation set state = 'running', attempt = attempt + 1, worker = %(worker)s,
+    query = f"""with {TURN}
+        update operation set state = 'running', attempt = attempt + 1, worker = %(worker)s, claimed_at = now(),
             lease_until = now() + make_interval(secs => %(lease)s), started_at = coalesce(started_at, now())
         where id = (
-            select id from operation o left join busy b on b.workspace_id = o.workspace_id and b.share = share_of(kind)
-            where state = 'queued' and cancel_requested_at is null
-                and (not_before is null or not_before <= now())
-                and not share_of(kind) = any(%(full)s)
+            select o.id from operation o join turn t on t.id = o.id
+            where o.state = 'queued' and o.cancel_requested_at is null
+                and (o.not_before is null or o.not_before <= now())
+                and not t.share = any(%(full)s)
                 and not exists (select from operation r where r.state = 'running' and r.lane = o.lane)
                 and not exists (select from operation p where p.id = o.after_id and p.state <> 'done')
-            order by actor = 'watch', waits is not null, coalesce(under_way, 0), created_at, id
+            order by {ORDER}
             limit 1 for update of o skip locked)
         returning *, share_of(kind) as share"""
     try:
         with link.transaction():
             values = {"worker": worker, "lease": lease, "full": list(full)}
-            row = link.execute(query, values).fetchone()
+            row = link.execute(query.encode(), values).fetchone()
     except psycopg.errors.UniqueViolation:
         # Another worker began the lane's next one in the same moment.
         return None
