@@ -31,6 +31,7 @@ SealTo = Annotated[
     str,
     Field(
         pattern=seal.PATTERN,
+        max_length=seal.LENGTH,
         description="A fresh public key (ECDH, P-256, raw, base64url) that the secret is sealed to, as a link is.",
     ),
 ]

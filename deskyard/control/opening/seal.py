@@ -18,7 +18,8 @@ from deskyard.errors import ConfigError
 
 CURVE = ec.SECP256R1()
 # Its bytes are the uncompressed point: 65, in base64url.
-PATTERN = r"^[A-Za-z0-9_-]{87}$"
+LENGTH = 87
+PATTERN = rf"^[A-Za-z0-9_-]{{{LENGTH}}}$"
 PURPOSE = b"deskyard link\0"
 KEY_BYTES, SHOWN = 32, 32
 # Each link has a key of its own, by a fresh pair: no nonce is used twice with one.

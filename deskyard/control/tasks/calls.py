@@ -53,7 +53,11 @@ class NewTask(Form):
     tier: str | None = Field(None, max_length=40, description="Of this tier alone.")
     image: Label | None = Field(None, description="Of this image alone.")
     for_: str = Field(
-        "8h", alias="for", pattern=r"^[1-9][0-9]{0,5}[smhd]$", description="Then it goes: 90s, 30m, 8h, 2d."
+        "8h",
+        alias="for",
+        max_length=7,
+        pattern=r"^[1-9][0-9]{0,5}[smhd]$",
+        description="Then it goes: 90s, 30m, 8h, 2d.",
     )
 
 

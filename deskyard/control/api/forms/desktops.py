@@ -8,7 +8,7 @@ from pydantic import Field, StrictBool, StrictInt
 from deskyard.control.api.forms.base import Form, Label, Trouble
 from deskyard.control.api.forms.signing import SignedIntent
 from deskyard.control.api.forms.work import Operation
-from deskyard.control.opening.seal import PATTERN
+from deskyard.control.opening.seal import LENGTH, PATTERN
 
 DesktopState = Literal[
     "declared",
@@ -102,6 +102,7 @@ class SessionWanted(Form):
     )
     seal_to: str | None = Field(
         None,
+        max_length=LENGTH,
         pattern=PATTERN,
         description="A fresh public key (ECDH, P-256, raw, base64url) that the link is sealed to, as a person's is.",
     )
