@@ -16,6 +16,12 @@ from tests.support.workspaces import Running
 pytestmark = pytest.mark.vm
 
 
+# The device that the agent of OpenClaw is, once it has made it.
+LOOK = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone())"
+LOOKED_AT = f'/home/{AGENT}/.openclaw/state/openclaw.sqlite "SELECT device_id FROM device_identities"'
+DEVICE = f"sudo -u {AGENT} timeout 120 sh -c 'until python3 -c \"{LOOK}\" {LOOKED_AT} 2>/dev/null; do sleep 1; done'"
+
+
 def write_as_agent(text: str) -> str:
     """The command that has the agent write into its home."""
     return f"sudo -u {AGENT} sh -c 'echo {text} > /home/{AGENT}/kept'"
@@ -59,7 +65,7 @@ def test_desktop_comes_back_from_a_backup_that_was_booted(other: Running, tmp_pa
 def test_another_desktop_is_made_of_a_backup_with_an_identity_of_its_own(other: Running) -> None:
     target, second = f"{other.name}/{DESKTOP}", "second"
     own = ("/etc/deskyard/agent-openclaw.env", "/home/.deskyard/identity/ssh_host_ed25519_key.pub")
-    shown = f"{IDENTITY}; sudo cat {' '.join(own)}"
+    shown = f"{IDENTITY}; sudo cat {' '.join(own)}; {DEVICE}"
     other.ssh(DESKTOP, f"{write_as_agent('kept')} && sync")
     first = other.ssh(DESKTOP, shown).stdout.splitlines()
     other.inv("backup.run", target, timeout=WAIT_SECONDS)

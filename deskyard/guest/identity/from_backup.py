@@ -7,7 +7,6 @@ SECRETS (paths, a line each). Services that make a secret when there is none mak
 
 import glob
 import os
-import shutil
 import subprocess
 import sys
 
@@ -24,6 +23,7 @@ from deskyard.guest.identity.from_template import (
     replace,
     values,
 )
+from deskyard.guest.identity.homes import forget, forget_in_homes
 
 # What has read a secret of the first one, or would write one again.
 SERVICES = ("agent-openclaw.service", "agent-openclaw-secret.service", "ssh.socket", "ssh.service")
@@ -48,15 +48,6 @@ def renew_host_keys(key: str, name: str, home: str | None) -> None:
         keep_host_key(key, home)
 
 
-def forget(paths: list[str]) -> None:
-    """Remove what is there of files and folders; a link is removed itself."""
-    for path in paths:
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        elif os.path.lexists(path):
-            os.unlink(path)
-
-
 def main() -> None:
     """Do it, and have all of it on the disks: the machine is ended without another word."""
     own = values(sys.stdin.buffer.read().decode())
@@ -72,7 +63,9 @@ def main() -> None:
         be_instance(CLOUD, instance, own["INSTANCE"], own["NAME"])
     be_named(CLOUD, own["WAS"], own["NAME"])
     let_in(own["KEYS"], own["MANAGER"])
-    forget(own["SECRETS"].splitlines())
+    secrets = own["SECRETS"].splitlines()
+    forget([path for path in secrets if not path.startswith(f"{HOME}/")])
+    forget_in_homes(HOME, secrets, own["WAS"])
     os.sync()
 
 

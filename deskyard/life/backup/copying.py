@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
+from deskyard.computer.recording import asked
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import PROJECT, Declared
 from deskyard.declaration.desktop_list import declare, undeclare
@@ -40,12 +41,15 @@ RENEWED = (
     "the secret of its agent, its device and what was paired with it",
     "the owner's keys and its environment: those that it is declared to have",
 )
-# Of the first one alone; each is made anew by who needs it, or brought as the new one is declared.
+# Of the first one alone; each is made anew by who needs it, or brought as the new one is declared. What its agent keeps
+# in its state is known to `deskyard.guest.identity.homes`; the last two are of agents of older images.
 SECRETS = (
     "/etc/deskyard/agent-openclaw.env",
     key_file.PATH,
     ENVIRONMENT_FILE,
+    asked.PATH,
     "/var/lib/systemd/random-seed",
+    "/var/lib/systemd/credential.secret",
     *(f"/home/{AGENT}/{path}" for path in (".local/state/deskyard/agent-device.pem", ".openclaw/devices")),
     f"/home/{AGENT}/.openclaw/identity",
 )

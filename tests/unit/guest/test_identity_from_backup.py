@@ -1,6 +1,9 @@
 """A machine of a backup becomes another desktop: the program itself, on folders of a test in place of the system's."""
 
+import contextlib
 import os
+import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -44,6 +47,28 @@ cp -a /home "$desktop/home"
 LOG = "/etc/services"
 
 
+PRIVATE_KEY = "PRIVATE KEY of dev1 " * 400
+
+
+def a_state(path: Path) -> None:
+    """The state of an agent as OpenClaw keeps it, ended by force: its last writes are in the log beside it."""
+    program = """
+import os, sqlite3, sys
+state = sqlite3.connect(sys.argv[1], isolation_level=None)
+state.execute("PRAGMA journal_mode = WAL")
+for table in ("device_identities", "device_auth_tokens", "conversations"):
+    state.execute(f"CREATE TABLE {table} (text TEXT)")
+    state.execute(f"INSERT INTO {table} VALUES (?)", (sys.argv[2] if table != "conversations" else "hello",))
+state.execute("CREATE TABLE config_machine_state (state_key TEXT, value_json TEXT)")
+kept = ("nodeHost.config", sys.argv[2]), ("webPush.vapidKeys", sys.argv[2]), ("nodeHostess", "{}")
+state.executemany("INSERT INTO config_machine_state VALUES (?, ?)", kept)
+os._exit(0)
+"""
+    path.parent.mkdir(parents=True)
+    subprocess.run([sys.executable, "-I", "-c", program, str(path), PRIVATE_KEY], check=True, timeout=SECONDS)
+    assert b"PRIVATE KEY of dev1" in Path(f"{path}-wal").read_bytes()
+
+
 @pytest.fixture
 def desktop(tmp_path: Path) -> Path:
     """The folders of a desktop dev1 that was used."""
@@ -75,17 +100,24 @@ def desktop(tmp_path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (tmp_path / "usr/bin/systemctl").chmod(0o755)
+    browser = tmp_path / "home/agent/.config/chromium"
+    browser.mkdir(parents=True)
+    for name, to in (("SingletonLock", "dev1-4711"), ("SingletonCookie", "123"), ("SingletonSocket", "/tmp/socket")):
+        (browser / name).symlink_to(to)
+    (tmp_path / "home/agent/work/SingletonLock").symlink_to("dev12-4711")
+    a_state(tmp_path / "home/agent/.openclaw/state/openclaw.sqlite")
     (tmp_path / "var/lib/cloud/instance").symlink_to("/var/lib/cloud/instances/deskyard-lab.dev1")
     return tmp_path
 
 
-def become(desktop: Path) -> None:
-    """Run the program in the desktop as it is sent there."""
+def become(desktop: Path, *, check: bool = True) -> str:
+    """Run the program in the desktop as it is sent there; what it said of a failure."""
     python = [sys.executable, "-I", "-S", "-c", source(from_backup)]
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", START, "sh", str(desktop), *python]
     values = "".join(f"{name}={value}\0" for name, value in OWN.items())
     done = subprocess.run(argv, input=values.encode(), capture_output=True, timeout=SECONDS, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    assert done.returncode == 0 or not check, done.stderr.decode()
+    return done.stderr.decode()
 
 
 def test_nothing_by_which_the_first_desktop_is_known_is_left_and_its_files_are(desktop: Path) -> None:
@@ -128,3 +160,35 @@ def test_program_that_is_run_once_more_changes_the_keys_alone(desktop: Path) -> 
     assert (desktop / "etc/ssh/ssh_host_ed25519_key").read_text() != key
     assert (desktop / "etc/hostname").read_text() == "copy\n"
     assert sorted(path.name for path in (desktop / "home/.deskyard").iterdir()) == ["identity"]
+
+
+def test_agents_device_and_pairings_are_in_no_file_any_more_and_what_else_it_knows_is(desktop: Path) -> None:
+    become(desktop)
+    folder = desktop / "home/agent/.openclaw/state"
+    assert [path.name for path in folder.iterdir()] == ["openclaw.sqlite"]
+    assert b"PRIVATE KEY" not in (folder / "openclaw.sqlite").read_bytes()
+    with contextlib.closing(sqlite3.connect(folder / "openclaw.sqlite")) as state:
+        counts = {
+            table: state.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("device_identities", "device_auth_tokens", "conversations", "config_machine_state")
+        }
+    assert counts == {"device_identities": 0, "device_auth_tokens": 0, "conversations": 1, "config_machine_state": 1}
+
+
+def test_browser_of_the_first_desktop_locks_no_profile_any_more(desktop: Path) -> None:
+    become(desktop)
+    assert list((desktop / "home/agent/.config/chromium").iterdir()) == []
+    # Of a machine whose name only begins alike.
+    assert (desktop / "home/agent/work/SingletonLock").is_symlink()
+
+
+def test_link_of_the_agents_leads_root_nowhere(desktop: Path) -> None:
+    home, elsewhere = desktop / "home/agent", desktop / "etc/deskyard/devices"
+    shutil.rmtree(home / ".openclaw")
+    (home / ".openclaw").symlink_to("/etc/deskyard")
+    elsewhere.mkdir()
+    elsewhere.chmod(0o700)
+    for path in (home, *home.rglob("*")):
+        os.chown(path, 1001, 1001, follow_symlinks=False)
+    refused = become(desktop, check=False)
+    assert "in /home/agent could not be removed" in refused and elsewhere.is_dir()
