@@ -28,6 +28,19 @@ from deskyard.guest.identity.homes import forget, forget_in_homes
 # What has read a secret of the first one, or would write one again.
 SERVICES = ("agent-openclaw.service", "agent-openclaw-secret.service", "ssh.socket", "ssh.service")
 SECONDS = 120
+FIRST_BOOT_SECONDS = 300
+
+
+def await_cloud_init() -> None:
+    """Return once cloud-init is at its end: it writes below its instance until then, and into what is renewed here.
+
+    How it ended is no matter: without a network some of it may fail.
+    """
+    argv = ["cloud-init", "status", "--wait"]
+    try:
+        subprocess.run(argv, check=False, timeout=FIRST_BOOT_SECONDS, capture_output=True)
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"cloud-init has not ended within {FIRST_BOOT_SECONDS} s") from None
 
 
 def be_named(cloud: str, was: str, name: str) -> None:
@@ -51,6 +64,7 @@ def renew_host_keys(key: str, name: str, home: str | None) -> None:
 def main() -> None:
     """Do it, and have all of it on the disks: the machine is ended without another word."""
     own = values(sys.stdin.buffer.read().decode())
+    await_cloud_init()
     for service in SERVICES:
         # Not every image has each.
         subprocess.run(["systemctl", "stop", service], check=False, timeout=SECONDS, capture_output=True)

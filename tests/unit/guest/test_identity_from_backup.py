@@ -92,6 +92,8 @@ def desktop(tmp_path: Path) -> Path:
         "var/lib/cloud/data/instance-id": "deskyard-lab.dev1\n",
         "var/lib/cloud/data/previous-hostname": "dev1",
         "var/lib/deskyard/home-volume": "",
+        # It ends by this code where some of it failed.
+        "programs/cloud-init": f'#!/bin/sh\necho "cloud-init $@ $(cat /etc/hostname)" >>{LOG}\nexit 2\n',
         "usr/bin/systemctl": f'#!/bin/sh\necho "$@" >>{LOG}\n',
         **{secret[1:]: "secret" for secret in SECRETS if "openclaw/" not in secret},
     }
@@ -99,7 +101,8 @@ def desktop(tmp_path: Path) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (tmp_path / "usr/bin/systemctl").chmod(0o755)
+    for program in ("usr/bin/systemctl", "programs/cloud-init"):
+        (tmp_path / program).chmod(0o755)
     browser = tmp_path / "home/agent/.config/chromium"
     browser.mkdir(parents=True)
     for name, to in (("SingletonLock", "dev1-4711"), ("SingletonCookie", "123"), ("SingletonSocket", "/tmp/socket")):
@@ -115,7 +118,8 @@ def become(desktop: Path, *, check: bool = True) -> str:
     python = [sys.executable, "-I", "-S", "-c", source(from_backup)]
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", START, "sh", str(desktop), *python]
     values = "".join(f"{name}={value}\0" for name, value in OWN.items())
-    done = subprocess.run(argv, input=values.encode(), capture_output=True, timeout=SECONDS, check=False)
+    path = {**os.environ, "PATH": f"{desktop / 'programs'}:{os.environ['PATH']}"}
+    done = subprocess.run(argv, input=values.encode(), capture_output=True, timeout=SECONDS, check=False, env=path)
     assert done.returncode == 0 or not check, done.stderr.decode()
     return done.stderr.decode()
 
@@ -142,6 +146,8 @@ def test_nothing_by_which_the_first_desktop_is_known_is_left_and_its_files_are(d
 
 def test_cloud_init_finds_its_first_boot_over_and_the_new_name(desktop: Path) -> None:
     become(desktop)
+    # Nothing is renamed under one that is at work.
+    assert (desktop / LOG[1:]).read_text().splitlines()[0] == "cloud-init status --wait dev1"
     cloud = desktop / "var/lib/cloud"
     assert (cloud / "instance").readlink() == Path(f"/var/lib/cloud/instances/{INSTANCE}")
     assert [path.name for path in (cloud / "instances").iterdir()] == [INSTANCE]
