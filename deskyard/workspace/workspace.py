@@ -74,6 +74,8 @@ def up(
             else:
                 site = declaration.site_name(name)
                 held.enter_context(turn.whole(site, name))
+                # Whoever had the turn before may have put the declaration away: nothing is written into what is gone.
+                declaration.read_workspace(name)
                 on_turn()
                 _checked(name)
             promise = held.enter_context(promises.given(site, name))

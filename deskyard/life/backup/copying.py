@@ -1,8 +1,8 @@
 """Makes another desktop of a backup: the content of then, with an identity of its own before it has a network."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from deskyard.desktop import customise_delivery, key_delivery, process_cap
 from deskyard.desktop.customise_delivery import How
 from deskyard.engine.backend import Guest, Staged, backend_of, machines_of
 from deskyard.engine.stack import WorkspaceStack
-from deskyard.errors import ConfigError, HostError, SiteError
+from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.host.progress import say, step
 from deskyard.life import power
 from deskyard.life.backup import final
@@ -28,6 +28,7 @@ from deskyard.plan.account import AGENT, MANAGER
 from deskyard.plan.backup import Backup
 from deskyard.plan.customisation import ENVIRONMENT_FILE
 from deskyard.plan.first_boot import desktop_first_boot
+from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan
 from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import copies, readiness, turn, workspace
@@ -95,13 +96,13 @@ def copy(target: str, name: str, to: str, *, again: bool = False) -> dict[str, A
     copied = Machine(wanted.declared.plan, wanted.desktop.name, machines_of(wanted.declared.plan))
     with turn.of_copy(copied.domain):
         if wanted.begun is None or not wanted.begun.has_content:
-            with ExitStack() as held:
-                with turn.of_trial(wanted.source.domain):
-                    identity = _identity(wanted)
-                    restored = wanted.vault.copied(
-                        wanted.source, wanted.found, wanted.desktop.name, wanted.prove, identity
-                    )
-                    into = held.enter_context(restored)
+            # Who removes the first one removes what was restored beside it, unless somebody holds this.
+            with (
+                turn.of_trial(wanted.source.domain),
+                wanted.vault.copied(
+                    wanted.source, wanted.found, wanted.desktop.name, wanted.prove, _identity(wanted)
+                ) as into,
+            ):
                 _make(wanted)
                 with copied.alone(at_once=True), copied.shown():
                     _exchange(wanted, copied, into(copied))
@@ -130,6 +131,9 @@ def _wanted(target: str, name: str, to: str) -> _Wanted:
         raise ConfigError("to", to, reason, f"give it as {source.plan.name}/NAME, or bring files: ./inv backup.get")
     if new == source.name:
         raise ConfigError("to", to, "is the desktop of the backup itself", "leave --to out: it goes back to the backup")
+    if source.machines.desired().get(source.plan.gateway.machine.domain, Power.RUNNING) is not Power.RUNNING:
+        remedy = f"run ./inv workspace.start {space}, then this again"
+        raise SiteError("workspace", space, "is stopped: nothing new is made in it", remedy)
     vault = vault_of(source.plan.site, space)
     present = vault.present(source.name)
     found = plan.find(name, present, target)
@@ -203,19 +207,33 @@ def _make(wanted: _Wanted) -> None:
     """Declare the new desktop unless it is, and have it made as any other; what is refused leaves no line of it."""
     space, new = wanted.source.plan.name, wanted.desktop.name
     path = declaration.stack_file(space)
-    wanted.note(has_content=False)
-    added = bool(wanted.entry) and declare(path, wanted.entry)
-    if added:
-        say(f"    {wanted.to} is declared in {path}")
+    added, touched = Event(), Event()
+
+    def declare_it() -> None:
+        _require_source(wanted)
+        wanted.note(has_content=False)
+        if wanted.entry and declare(path, wanted.entry):
+            added.set()
+            say(f"    {wanted.to} is declared in {path}")
+
     try:
-        workspace.up(space)
-    except (ConfigError, HostError):
-        # Refused before anything was touched.
-        if wanted.begun is None:
-            if added:
+        workspace.up(space, on_turn=declare_it, on_steps=touched.set)
+    except DeskyardError:
+        if not touched.is_set():
+            if added.is_set():
                 undeclare(path, new)
-            copies.forget(wanted.declared.site.name, space, new)
+            if wanted.begun is None:
+                copies.forget(wanted.declared.site.name, space, new)
         raise
+
+
+def _require_source(wanted: _Wanted) -> None:
+    """Raise `SiteError` if the first desktop was taken away while its backup was restored and the turn awaited."""
+    name, target = wanted.source.name, wanted.source.target
+    declared = any(desktop.name == name for desktop in declaration.read_workspace(wanted.source.plan.name).desktops)
+    if not declared or wanted.source.domain not in wanted.source.machines.states():
+        reason = "was taken away meanwhile, and with it what was restored beside it"
+        raise SiteError("desktop", target, reason, f"declare it and run ./inv workspace.up {wanted.source.plan.name}")
 
 
 def _exchange(wanted: _Wanted, copied: Machine, staged: Staged) -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from deskyard.declaration import declaration
 from deskyard.desktop import customise_delivery, key_delivery
-from deskyard.errors import ConfigError, SiteError
+from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
 from deskyard.life.backup import copying, final, shown
 from deskyard.life.backup.archived import InArchive
 from deskyard.plan.backup import Backup, Disk
 from deskyard.plan.names import machine_uuid
 from deskyard.plan.power import Power
 from deskyard.site.ssh_link import SshLink
-from deskyard.workspace import copies, workspace
+from deskyard.workspace import copies, turn, workspace
 from tests.unit.life.desk import TARGET
 from tests.unit.life.machines import DEV1, PLAN, Machines
 
@@ -106,9 +106,13 @@ class Laboratory:
 
         yield into
 
-    def up(self, name: str) -> None:
+    def up(self, name: str, *, on_turn: Callable[[], object], on_steps: Callable[[], object]) -> None:
         self.ups.append(name)
+        self.fault("turn")
+        on_turn()
         self.fault("up")
+        on_steps()
+        self.fault("steps")
         if COPY not in self.machines.now:
             for known, value in ((self.machines.now, "running"), (self.machines.keys, "a key")):
                 known[COPY] = value
@@ -257,11 +261,62 @@ def test_backup_that_is_not_what_it_says_makes_no_desktop(lab: Laboratory) -> No
     assert (lab.ups, lab.file.read_text(), lab.begun) == ([], FILE, None)
 
 
-def test_declaration_that_is_refused_has_no_line_of_the_new_desktop(lab: Laboratory) -> None:
-    lab.fault = refusing("up", ConfigError("keys", None, "cannot be read", "mend them"))
-    with pytest.raises(ConfigError, match="cannot be read"):
+@pytest.mark.parametrize("kind", [ConfigError, SiteError, HostError])
+def test_what_is_refused_before_any_step_leaves_no_line_of_the_new_desktop(
+    lab: Laboratory, kind: type[DeskyardError]
+) -> None:
+    for step in ("turn", "up"):
+        lab.fault = refusing(step, kind("keys", None, "cannot be read", "mend them"))
+        with pytest.raises(kind, match="cannot be read"):
+            copying.copy(TARGET, "latest", TO)
+        assert (lab.file.read_text(), lab.begun) == (FILE, None)
+
+
+def test_what_fails_once_machines_are_made_stays_declared_and_is_gone_on_with(lab: Laboratory) -> None:
+    lab.fault = refusing("steps", HostError("pulumi", "up", "was killed", "run it again"))
+    with pytest.raises(HostError, match="was killed"):
+        copying.copy(TARGET, "latest", TO)
+    assert "name: copy" in lab.file.read_text()
+    lab.fault = lambda _: None
+    assert copying.would_copy(TARGET, "latest", TO)["goes_on"]
+
+
+def test_first_desktop_that_went_while_the_turn_was_awaited_is_said_and_nothing_is_declared(
+    lab: Laboratory, machines: Machines
+) -> None:
+    def goes(step: str) -> None:
+        if step == "turn":
+            del machines.now[DEV1]
+
+    lab.fault = goes
+    with pytest.raises(SiteError, match="was taken away meanwhile"):
         copying.copy(TARGET, "latest", TO)
     assert (lab.file.read_text(), lab.begun) == (FILE, None)
+
+
+def test_what_was_restored_beside_the_first_desktop_is_held_until_the_new_one_has_it(lab: Laboratory) -> None:
+    held = []
+
+    def look(step: str) -> None:
+        if step in ("turn", "stopped", "running"):
+            with pytest.raises(HostError, match="another task holds it"), turn.of_trial(DEV1):
+                pass
+            held.append(step)
+
+    lab.fault = look
+    copying.copy(TARGET, "latest", TO)
+    assert held[0] == "turn" and set(held) == {"turn", "stopped", "running"}
+    with turn.of_trial(DEV1):
+        pass
+
+
+def test_nothing_new_is_made_in_a_stopped_workspace(lab: Laboratory, machines: Machines) -> None:
+    machines.wanted[PLAN.gateway.machine.domain] = Power.OFF
+    for work in (copying.would_copy, copying.copy):
+        with pytest.raises(SiteError, match="is stopped") as caught:
+            work(TARGET, "latest", TO)
+        assert "workspace.start lab" in caught.value.remedy
+    assert (lab.ups, lab.renewed) == ([], [])
 
 
 def test_desktop_that_is_declared_already_is_made_as_it_is_declared(lab: Laboratory) -> None:

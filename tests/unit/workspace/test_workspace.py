@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -401,8 +401,9 @@ def test_up_that_makes_machines_forgets_which_backups_were_the_last(
         workspace.up("lab")
 
 
+@pytest.mark.parametrize("on_turn", [None, lambda: pytest.fail("wrote into what is gone")], ids=["alone", "changing"])
 def test_up_that_waited_for_the_end_of_its_workspace_makes_nothing(
-    declared_lab: Asleep, monkeypatch: pytest.MonkeyPatch
+    declared_lab: Asleep, monkeypatch: pytest.MonkeyPatch, on_turn: Callable[[], object] | None
 ) -> None:
     whole = turn.whole
 
@@ -415,7 +416,7 @@ def test_up_that_waited_for_the_end_of_its_workspace_makes_nothing(
     monkeypatch.setattr(turn, "whole", late)
     monkeypatch.setattr(workspace, "_again", lambda *_: pytest.fail("made"))
     with pytest.raises(ConfigError, match="does not exist"):
-        workspace.up("lab")
+        workspace.up("lab", on_turn=on_turn)
 
 
 @pytest.mark.parametrize(("now", "moves"), [(Power.OFF, []), (Power.RUNNING, [Power.OFF, False])])
