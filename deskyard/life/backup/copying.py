@@ -23,7 +23,7 @@ from deskyard.life.backup.vault import Vault, vault_of
 from deskyard.life.power import Machine
 from deskyard.model.workspace import Desktop
 from deskyard.plan import backup as plan
-from deskyard.plan import key_file
+from deskyard.plan import key_file, names
 from deskyard.plan.account import AGENT, MANAGER
 from deskyard.plan.backup import Backup
 from deskyard.plan.customisation import ENVIRONMENT_FILE
@@ -68,6 +68,7 @@ class _Wanted:
     entry: Mapping[str, Any]  # is added to the declaration; nothing if the new one is there already
     desktop: DesktopPlan
     begun: Begun | None
+    is_there: bool  # holds something already: a copy of the same backup broke off
 
     @property
     def to(self) -> str:
@@ -89,25 +90,36 @@ def copy(target: str, name: str, to: str, *, again: bool = False) -> dict[str, A
     Raises an error before anything is made if it is there already, there is no room, or the backup is not what it says.
     One that broke off before is gone on with by `again`, unless it had its content.
     """
-    wanted = _wanted(target, name, to)
-    if wanted.begun is not None and not wanted.begun.has_content and not again:
-        reason = "was begun as a copy, which broke off: it is made anew, and what somebody put there since is lost"
-        raise ConfigError("to", to, reason, "add --yes to go on")
-    copied = Machine(wanted.declared.plan, wanted.desktop.name, machines_of(wanted.declared.plan))
-    with turn.of_copy(copied.domain):
+    space, new = power.names(to)
+    # What is looked at stays as it was seen: no other copy makes it meanwhile.
+    with turn.of_copy(names.domain(space, new.replace("/", ""))):
+        wanted = _wanted(target, name, to)
+        if wanted.begun is not None and not wanted.begun.has_content and not again:
+            reason = "was begun as a copy, which broke off: it is made anew, and holds only what the backup does then"
+            remedy = "add --yes to go on; where it has a machine, a backup of that is made and verified before"
+            raise ConfigError("to", to, reason, remedy)
+        copied = Machine(wanted.declared.plan, wanted.desktop.name, machines_of(wanted.declared.plan))
         if wanted.begun is None or not wanted.begun.has_content:
-            # Who removes the first one removes what was restored beside it, unless somebody holds this.
-            with (
-                turn.of_trial(wanted.source.domain),
-                wanted.vault.copied(
-                    wanted.source, wanted.found, wanted.desktop.name, wanted.prove, _identity(wanted)
-                ) as into,
-            ):
-                _make(wanted)
-                with copied.alone(at_once=True), copied.shown():
-                    _exchange(wanted, copied, into(copied))
+            _give(wanted, copied)
         _finish(wanted)
     return {"desktop": target, "to": to, "backup": asdict(wanted.found), "renewed": list(RENEWED), **copied.state()}
+
+
+def _give(wanted: _Wanted, copied: Machine) -> None:
+    """Make the new desktop with the content of the backup."""
+    # Who removes the first one removes what was restored beside it, unless somebody holds this.
+    with (
+        turn.of_trial(wanted.source.domain),
+        wanted.vault.copied(wanted.source, wanted.found, wanted.desktop.name, wanted.prove, _identity(wanted)) as into,
+    ):
+        _make(wanted)
+        if wanted.is_there:
+            with copied.alone(at_once=True):
+                # Puts back what it held, where the other run was killed in the middle.
+                into(copied)
+            _keep(copied)
+        with copied.alone(at_once=True), copied.shown():
+            _exchange(wanted, copied, into(copied))
 
 
 def would_copy(target: str, name: str, to: str) -> dict[str, Any]:
@@ -136,16 +148,27 @@ def _wanted(target: str, name: str, to: str) -> _Wanted:
         raise SiteError("workspace", space, "is stopped: nothing new is made in it", remedy)
     vault = vault_of(source.plan.site, space)
     present = vault.present(source.name)
+    begun = copies.read(source.plan.site, space, new)
+    if begun is not None and begun.source == source.name and name == "latest":
+        # Of then: a newer one may have been made since.
+        name = begun.backup
     found = plan.find(name, present, target)
+    is_there = new in {held for kind in final.held(space) for held in kind}
+    if begun is not None and (
+        (begun.source, begun.backup) != (source.name, found.id) or (begun.has_content and not is_there)
+    ):
+        # Of another copy, or of one that is gone: it says nothing of what is there.
+        begun = None
     declared, entry = _declared(space, source.name, new)
     # A seat is refused here: what is made there is for one task.
     desktop = declared.plan.desktop(new)
-    begun = copies.read(declared.site.name, space, new)
-    _require_free(to, begun, source, found)
+    if is_there and begun is None:
+        reason = "is there already, and nothing takes the place of what it holds"
+        raise ConfigError("to", to, reason, "take another name, or bring files to it: ./inv backup.get --to")
     _require_size(found, desktop)
     vault.require_copies(source, found)
     backend_of(declared.site).check(declared)
-    return _Wanted(source, vault, found, provable(found, present, target), declared, entry, desktop, begun)
+    return _Wanted(source, vault, found, provable(found, present, target), declared, entry, desktop, begun, is_there)
 
 
 def _declared(space: str, source: str, new: str) -> tuple[Declared, Mapping[str, Any]]:
@@ -159,16 +182,6 @@ def _declared(space: str, source: str, new: str) -> tuple[Declared, Mapping[str,
     entry = {"name": new, **{key: value for key, value in first.items() if key not in OWN}}
     desktop = Desktop.check(entry, f"Pulumi.{space}.yaml: desktop {new}")
     return declaration.declared(written.model_copy(update={"desktops": (*written.desktops, desktop)})), entry
-
-
-def _require_free(to: str, begun: Begun | None, source: Machine, found: Backup) -> None:
-    """Raise `ConfigError` if the name is another desktop's, with whatever that holds."""
-    space, new = power.names(to)
-    if begun is not None and (not begun.has_content or (begun.source, begun.backup) == (source.name, found.id)):
-        return
-    if new in {name for names in final.held(space) for name in names}:
-        reason = "is there already, and nothing takes the place of what it holds"
-        raise ConfigError("to", to, reason, "take another name, or bring files to it: ./inv backup.get --to")
 
 
 def _require_size(found: Backup, desktop: DesktopPlan) -> None:
@@ -236,6 +249,16 @@ def _require_source(wanted: _Wanted) -> None:
         raise SiteError("desktop", target, reason, f"declare it and run ./inv workspace.up {wanted.source.plan.name}")
 
 
+def _keep(copied: Machine) -> None:
+    """Back up what is there of a copy that broke off: somebody may have used it since, or have made it themselves."""
+    space, name = copied.plan.name, copied.name
+    if copied.machines.states()[copied.domain]["state"] == "stopped":
+        # As a run that was killed has left it: off, and wanted to run. What was never on cannot be proved.
+        copied.machines.start(copied.domain)
+        readiness.wait(copied.plan, desktops=[copied.plan.desktop(name)])
+    final.keep(space, [name], f"./inv workspace.up {space} --remove {name} --no-backup without its lines, then this")
+
+
 def _exchange(wanted: _Wanted, copied: Machine, staged: Staged) -> None:
     """Give the new desktop the content of the backup in place of its own, which nobody has used."""
     machines, domain = copied.machines, copied.domain
@@ -273,7 +296,9 @@ def _finish(wanted: _Wanted) -> None:
     space, name = declared.workspace.name, desktop.name
     with step("routes"):
         readiness.wait(declared.plan, desktops=[desktop])
-    process_cap.equip(declared.plan, desktop)
+    # Where its tier has none, that of the first one is lifted.
+    process_cap.note(declared.plan, name)
+    process_cap.deliver(declared.plan, {name: desktop.caps.processes})
     if keys := (key_delivery.wanted(declared, WorkspaceStack(space)) or {}).get(name):
         key_delivery.deliver(declared.plan, {name: keys})
     if (customised := customise_delivery.wanted(declared, name).get(name)) is not None:

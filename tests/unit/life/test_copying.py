@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from deskyard.declaration import declaration
-from deskyard.desktop import customise_delivery, key_delivery
+from deskyard.desktop import customise_delivery, key_delivery, process_cap
 from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
 from deskyard.life.backup import copying, final, shown
 from deskyard.life.backup.archived import InArchive
@@ -67,6 +67,8 @@ class Laboratory:
     forgets: bool = False
     ups: list[str] = field(default_factory=list)
     delivered: list[Any] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    capped: list[Mapping[str, int | None]] = field(default_factory=list)
     fault: Callable[[str], None] = lambda _: None
 
     @property
@@ -120,6 +122,11 @@ class Laboratory:
             self.content[COPY] = Content("empty", OWN_ID)
         self.fault("made")
 
+    def keep(self, _: str, desktops: list[str], __: str) -> None:
+        self.fault("keep")
+        assert [self.machines.now[f"deskyard-lab.{name}"] for name in desktops] == ["running"]
+        self.kept += [self.content[f"deskyard-lab.{name}"].text for name in desktops]
+
     def deliver(self, _: Any, keys: Any) -> None:
         self.fault("keys")
         self.delivered.append(keys)
@@ -141,7 +148,9 @@ def lab(machines: Machines, waits: list[Any], monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(copying, "backend_of", lambda _: backend)
     monkeypatch.setattr(copying, "machines_of", lambda _: machines)
     monkeypatch.setattr(final, "held", held)
+    monkeypatch.setattr(final, "keep", found.keep)
     monkeypatch.setattr(workspace, "up", found.up)
+    monkeypatch.setattr(process_cap, "deliver", lambda _, caps: found.capped.append(caps))
     monkeypatch.setattr(key_delivery, "wanted", lambda *_: {"copy": {"anthropic": "sk-own"}, "dev1": {}})
     monkeypatch.setattr(key_delivery, "deliver", found.deliver)
     monkeypatch.setattr(customise_delivery, "wanted", lambda *_: {})
@@ -178,6 +187,20 @@ def test_new_desktop_is_told_what_is_its_own_before_it_has_a_network(lab: Labora
     secrets = identity["SECRETS"].splitlines()
     assert "/etc/deskyard/agent-openclaw.env" in secrets and "/etc/deskyard/keys.env" in secrets
     assert any(path.endswith("/deskyard/agent-device.pem") for path in secrets)
+
+
+def test_cap_of_the_first_ones_processes_is_lifted_where_the_new_ones_tier_has_none(lab: Laboratory) -> None:
+    copying.copy(TARGET, "latest", TO)
+    assert lab.capped == [{"copy": None}]
+    # Asked again by every `up`, since an older disk of it may come back.
+    plan = declaration.declared(declaration.read_workspace("lab")).plan
+    assert process_cap.wanted(plan) == {"copy": None}
+
+
+def test_note_of_a_copy_that_is_gone_with_its_content_makes_it_anew(lab: Laboratory) -> None:
+    copies.write("local", "lab", "copy", copies.Begun("dev1", lab.present[0].id, has_content=True))
+    copying.copy(TARGET, "latest", TO)
+    assert (lab.content[COPY].text, len(lab.renewed)) == ("first", 1)
 
 
 def test_dry_run_says_what_is_renewed_and_makes_nothing(lab: Laboratory, machines: Machines) -> None:
@@ -380,6 +403,43 @@ def test_copy_with_its_content_is_not_overwritten_by_another_backup(lab: Laborat
     lab.fault = lambda _: None
     with pytest.raises(ConfigError, match="is there already"):
         copying.copy(TARGET, second, TO, again=True)
+
+
+def test_what_somebody_put_into_a_copy_that_broke_off_is_backed_up_before_it_goes(lab: Laboratory) -> None:
+    lab.fault = refusing("into", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        copying.copy(TARGET, "latest", TO)
+    lab.content[COPY] = Content("somebody's", OWN_ID)
+    lab.fault = refusing("keep", SiteError("last backup", TO, "cannot be made and verified", "free some space"))
+    with pytest.raises(SiteError, match="cannot be made and verified"):
+        copying.copy(TARGET, "latest", TO, again=True)
+    assert lab.content[COPY].text == "somebody's"
+    lab.fault = lambda _: None
+    copying.copy(TARGET, "latest", TO, again=True)
+    assert (lab.kept, lab.content[COPY].text) == (["somebody's"], "first")
+
+
+def test_note_of_another_backup_gives_nobodys_desktop_away(lab: Laboratory) -> None:
+    lab.present.append(a_backup("20261126-110203", 2))
+    first, second = (kept.id for kept in lab.present)
+    lab.fault = refusing("made", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        copying.copy(TARGET, first, TO)
+    lab.fault = lambda _: None
+    with pytest.raises(ConfigError, match="is there already"):
+        copying.copy(TARGET, second, TO, again=True)
+    assert lab.content[COPY].text == "empty"
+    # The newest of then, not of now.
+    done = copying.copy(TARGET, "latest", TO, again=True)
+    assert (done["backup"]["id"], lab.content[COPY].text) == (first, "first")
+
+
+def test_second_copy_to_the_same_name_is_refused_before_it_looks(
+    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "vault_of", lambda *_: pytest.fail("looked"))
+    with turn.of_copy(COPY), pytest.raises(HostError, match="another task holds it"):
+        copying.copy(TARGET, "latest", TO)
 
 
 def test_cluster_makes_no_other_desktop_of_a_backup_and_says_what_there_is() -> None:
