@@ -111,6 +111,13 @@ def apply(plan: WorkspacePlan, desired: Mapping[str, Customisation], how: How) -
     )
 
 
+def note(plan: WorkspacePlan, desktop: str) -> None:
+    """A desktop may have something that this machine brought: it is asked from then on."""
+    mark = _mark(plan, desktop)
+    mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mark.touch()
+
+
 def forget(site: str, workspace: str, desktop: str) -> None:
     """The machine that had what was brought is gone, with all its data."""
     (places().workspace(site, workspace) / MARKS / desktop).unlink(missing_ok=True)
@@ -127,8 +134,7 @@ def _apply(plan: WorkspacePlan, desktop: str, desired: Customisation, how: How) 
 def _bring(plan: WorkspacePlan, desktop: str, desired: Customisation, how: How) -> Report:
     mark = _mark(plan, desktop)
     if not how.dry_run and not desired.is_empty:
-        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        mark.touch()
+        note(plan, desktop)
     about = {"account": AGENT, "state": customisation.STATE, "overwrite": how.overwrite}
     marks = {path: file.mark for path, file in desired.files.items()}
     begin = {**about, "do": "begin", "dry": how.dry_run, "files": marks, "system": desired.system_files()}

@@ -45,14 +45,19 @@ def deliver(plan: WorkspacePlan, keys: Keys) -> dict[str, str]:
 
     One that fails keeps no other from its keys; the first failure is raised at the end.
     """
-    mark = _mark(plan)
     if any(keys.values()):
-        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        mark.touch()
+        note(plan)
     done = at_once({desktop: partial(_bring, plan, desktop, values) for desktop, values in keys.items()})
     if not any(keys.values()):
-        mark.unlink(missing_ok=True)
+        _mark(plan).unlink(missing_ok=True)
     return done
+
+
+def note(plan: WorkspacePlan) -> None:
+    """A desktop of the workspace may hold a key: all are asked from then on."""
+    mark = _mark(plan)
+    mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mark.touch()
 
 
 def request(**what: str | None) -> dict[str, str | None]:

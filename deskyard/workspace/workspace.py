@@ -21,6 +21,7 @@ from deskyard.errors import ConfigError, SiteError
 from deskyard.host.places import places
 from deskyard.host.progress import Timings, say, step
 from deskyard.plan import names
+from deskyard.plan.customisation import Customisation
 from deskyard.plan.power import Power
 from deskyard.plan.warm import Templates
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
@@ -93,7 +94,7 @@ def up(
             _guard_data(name, steps, remove)
             backend.guard(declared, stack.on_cluster, steps)
             keys = key_delivery.wanted(declared, stack)
-            customised = customise_delivery.wanted(declared)
+            customised = _to_customise(declared)
         if new := _new_desktops(declared.plan, steps):
             backend.prepare_starts(declared, new, make=Templates.ASKED if warm else Templates.KEPT)
         on_steps()
@@ -208,6 +209,16 @@ def _asleep(plan: WorkspacePlan, machines: Machines) -> dict[str, Power]:
     """The machines that are wanted off or paused, mended first: what is planned next goes by that."""
     machines.mend_wishes([desktop.machine.domain for desktop in plan.desktops])
     return {domain: power for domain, power in machines.desired().items() if power is not Power.RUNNING}
+
+
+def _to_customise(declared: Declared) -> dict[str, Customisation]:
+    """What customises each desktop, without those that are being made of a backup and are empty yet."""
+
+    def is_empty(desktop: str) -> bool:
+        begun = copies.read(declared.site.name, declared.plan.name, desktop)
+        return begun is not None and not begun.has_content
+
+    return {name: what for name, what in customise_delivery.wanted(declared).items() if not is_empty(name)}
 
 
 def _put_back(plan: WorkspacePlan, asleep: dict[str, Power]) -> None:

@@ -2,7 +2,8 @@
 
 It has no NIC yet, and never starts again as what it was. Its values come by standard input as NAME=VALUE, each ended by
 a NUL: WAS and WAS_MAC (name and MAC of the first one), NAME, MAC, MACHINE_ID, INSTANCE, MANAGER, KEYS (public ones),
-SECRETS (paths, a line each). Services that make a secret when there is none make theirs as the desktop starts.
+SECRETS (paths, a line each; outside /home with wildcards). Services that make a secret when there is none make theirs as
+the desktop starts.
 """
 
 import glob
@@ -78,7 +79,7 @@ def main() -> None:
     be_named(CLOUD, own["WAS"], own["NAME"])
     let_in(own["KEYS"], own["MANAGER"])
     secrets = own["SECRETS"].splitlines()
-    forget([path for path in secrets if not path.startswith(f"{HOME}/")])
+    forget([found for path in secrets if not path.startswith(f"{HOME}/") for found in glob.glob(path)])
     forget_in_homes(HOME, secrets, own["WAS"])
     os.sync()
 

@@ -26,7 +26,7 @@ from deskyard.plan import backup as plan
 from deskyard.plan import key_file, names
 from deskyard.plan.account import AGENT, MANAGER
 from deskyard.plan.backup import Backup
-from deskyard.plan.customisation import ENVIRONMENT_FILE
+from deskyard.plan.customisation import ENVIRONMENT_FILE, STATE
 from deskyard.plan.first_boot import desktop_first_boot
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan
@@ -48,6 +48,7 @@ SECRETS = (
     "/etc/deskyard/agent-openclaw.env",
     key_file.PATH,
     ENVIRONMENT_FILE,
+    f"{STATE}/scripts/*-desktop*",  # that its own scripts ran, and what they said
     asked.PATH,
     "/var/lib/systemd/random-seed",
     "/var/lib/systemd/credential.secret",
@@ -262,6 +263,10 @@ def _keep(copied: Machine) -> None:
 def _exchange(wanted: _Wanted, copied: Machine, staged: Staged) -> None:
     """Give the new desktop the content of the backup in place of its own, which nobody has used."""
     machines, domain = copied.machines, copied.domain
+    # What the first one was given comes along: `up` asks for it, even where this run ends here.
+    process_cap.note(copied.plan, copied.name)
+    customise_delivery.note(copied.plan, copied.name)
+    key_delivery.note(copied.plan)
     machines.shut_down(domain, force=True)
     try:
         with step(f"boot {copied.name} with what was restored"), staged.swap():
@@ -297,7 +302,6 @@ def _finish(wanted: _Wanted) -> None:
     with step("routes"):
         readiness.wait(declared.plan, desktops=[desktop])
     # Where its tier has none, that of the first one is lifted.
-    process_cap.note(declared.plan, name)
     process_cap.deliver(declared.plan, {name: desktop.caps.processes})
     if keys := (key_delivery.wanted(declared, WorkspaceStack(space)) or {}).get(name):
         key_delivery.deliver(declared.plan, {name: keys})

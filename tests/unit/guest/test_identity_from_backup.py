@@ -92,6 +92,8 @@ def desktop(tmp_path: Path) -> Path:
         "var/lib/cloud/data/instance-id": "deskyard-lab.dev1\n",
         "var/lib/cloud/data/previous-hostname": "dev1",
         "var/lib/deskyard/home-volume": "",
+        "var/lib/deskyard/customise/scripts/first-boot-desktop.done": "",
+        "var/lib/deskyard/customise/scripts/first-boot-workspace.done": "",
         # It ends by this code where some of it failed.
         "programs/cloud-init": f'#!/bin/sh\necho "cloud-init $@ $(cat /etc/hostname)" >>{LOG}\nexit 2\n',
         "usr/bin/systemctl": f'#!/bin/sh\necho "$@" >>{LOG}\n',
@@ -186,6 +188,12 @@ def test_browser_of_the_first_desktop_locks_no_profile_any_more(desktop: Path) -
     assert list((desktop / "home/agent/.config/chromium").iterdir()) == []
     # Of a machine whose name only begins alike.
     assert (desktop / "home/agent/work/SingletonLock").is_symlink()
+
+
+def test_scripts_of_the_first_desktop_are_none_that_the_new_one_has_run(desktop: Path) -> None:
+    become(desktop)
+    ran = desktop / "var/lib/deskyard/customise/scripts"
+    assert [path.name for path in ran.iterdir()] == ["first-boot-workspace.done"]
 
 
 def test_link_of_the_agents_leads_root_nowhere(desktop: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from deskyard.declaration import declaration
 from deskyard.desktop import customise_delivery, key_delivery, process_cap
 from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
+from deskyard.host.places import places
 from deskyard.life.backup import copying, final, shown
 from deskyard.life.backup.archived import InArchive
 from deskyard.plan.backup import Backup, Disk
@@ -195,6 +196,16 @@ def test_cap_of_the_first_ones_processes_is_lifted_where_the_new_ones_tier_has_n
     # Asked again by every `up`, since an older disk of it may come back.
     plan = declaration.declared(declaration.read_workspace("lab")).plan
     assert process_cap.wanted(plan) == {"copy": None}
+
+
+def test_up_asks_for_what_the_first_desktop_was_given_though_the_copy_was_killed(lab: Laboratory) -> None:
+    lab.fault = refusing("running", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        copying.copy(TARGET, "latest", TO)
+    kept = places().workspace("local", "lab")
+    assert {"customised/copy", "processes-capped/copy", "keys-delivered"} <= {
+        str(path.relative_to(kept)) for path in kept.rglob("*")
+    }
 
 
 def test_note_of_a_copy_that_is_gone_with_its_content_makes_it_anew(lab: Laboratory) -> None:

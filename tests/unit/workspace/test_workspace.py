@@ -25,7 +25,7 @@ from deskyard.model.site import Site
 from deskyard.plan.power import Power
 from deskyard.site.libvirt import daemon
 from deskyard.site.proxmox import plugin
-from deskyard.workspace import last_backups, turn, workspace
+from deskyard.workspace import copies, last_backups, turn, workspace
 from tests.desktop.lab import planned
 from tests.support import paper_cluster
 
@@ -417,6 +417,14 @@ def test_up_that_waited_for_the_end_of_its_workspace_makes_nothing(
     monkeypatch.setattr(workspace, "_again", lambda *_: pytest.fail("made"))
     with pytest.raises(ConfigError, match="does not exist"):
         workspace.up("lab", on_turn=on_turn)
+
+
+def test_copy_without_its_content_yet_is_not_customised(declared_lab: Asleep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(customise_delivery, "wanted", lambda _: dict.fromkeys(("a", "b", "c")))
+    for name, has_content in (("a", False), ("b", True)):
+        copies.write("local", "lab", name, copies.Begun("dev1", "20261125-110203", has_content))
+    declared: Any = SimpleNamespace(site=Site(), plan=declared_lab.plan)
+    assert sorted(workspace._to_customise(declared)) == ["b", "c"]
 
 
 @pytest.mark.parametrize(("now", "moves"), [(Power.OFF, []), (Power.RUNNING, [Power.OFF, False])])
