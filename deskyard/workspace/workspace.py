@@ -212,7 +212,7 @@ def _asleep(plan: WorkspacePlan, machines: Machines) -> dict[str, Power]:
 
 
 def _to_customise(declared: Declared) -> dict[str, Customisation]:
-    """What customises each desktop, without those that are being made of a backup and are empty yet."""
+    """The customisation of each desktop, without those that are being made of a backup and empty yet."""
 
     def is_empty(desktop: str) -> bool:
         begun = copies.read(declared.site.name, declared.plan.name, desktop)

@@ -2,8 +2,8 @@
 
 It has no NIC yet, and never starts again as what it was. Its values come by standard input as NAME=VALUE, each ended by
 a NUL: WAS and WAS_MAC (name and MAC of the first one), NAME, MAC, MACHINE_ID, INSTANCE, MANAGER, KEYS (public ones),
-SECRETS (paths, a line each; outside /home with wildcards). Services that make a secret when there is none make theirs as
-the desktop starts.
+SECRETS (paths, a line each; outside /home with wildcards). Services that make a secret when there is none make theirs
+as the desktop starts.
 """
 
 import glob
