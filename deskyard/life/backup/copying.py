@@ -21,7 +21,6 @@ from deskyard.life.backup import final
 from deskyard.life.backup.proof import provable, prove
 from deskyard.life.backup.vault import Vault, vault_of
 from deskyard.life.power import Machine
-from deskyard.model.workspace import Desktop
 from deskyard.plan import backup as plan
 from deskyard.plan import key_file, names
 from deskyard.plan.account import AGENT, MANAGER
@@ -34,6 +33,8 @@ from deskyard.site.ssh_link import SshLink
 from deskyard.workspace import copies, readiness, turn, workspace
 from deskyard.workspace.copies import Begun
 
+# The list of desktops in a stack file.
+LISTS = (f"{PROJECT}:desktops", "desktops")
 # Lines of a declaration that are the first desktop's alone: its name and place, and what its owner gave that one.
 OWN = {"name", "host_number", "keys", "customise", "lifetime"}
 RENEWED = (
@@ -178,11 +179,12 @@ def _declared(space: str, source: str, new: str) -> tuple[Declared, Mapping[str,
     if any(desktop.name == new for desktop in written.desktops):
         return declaration.declared(written), {}
     config = declaration.written(space) or {}
-    listed = config.get(f"{PROJECT}:desktops", config.get("desktops", ()))
+    listed = next(config[key] for key in LISTS if key in config)
     (first,) = (entry for entry in listed if entry.get("name") == source)
     entry = {"name": new, **{key: value for key, value in first.items() if key not in OWN}}
-    desktop = Desktop.check(entry, f"Pulumi.{space}.yaml: desktop {new}")
-    return declaration.declared(written.model_copy(update={"desktops": (*written.desktops, desktop)})), entry
+    # As a whole: some names are no desktop's, and a workspace has so many desktops at most.
+    content = {"config": {**{key: config[key] for key in config if key not in LISTS}, "desktops": [*listed, entry]}}
+    return declaration.declared(declaration.check_content(space, content, declaration.stack_file(space).name)), entry
 
 
 def _require_size(found: Backup, desktop: DesktopPlan) -> None:

@@ -65,10 +65,15 @@ def restore(
 
     With --to another desktop is made of the backup instead, and nothing of this one is touched.
     """
+    from deskyard.errors import ConfigError
     from deskyard.life import power
     from deskyard.life.backup import copying, restoration, shown
 
     if to:
+        if force or not wait:
+            option = "--force" if force else "--no-wait"
+            remedy = "leave it out: the new desktop is waited for, and nothing is shut down for it"
+            raise ConfigError(option, None, "is for a desktop that goes back to a backup, not for --to", remedy)
         done = copying.would_copy(target, name, to) if dry_run else copying.copy(target, name, to, again=yes)
         show(done, as_json=json, text=shown.would_copy_text(done) if dry_run else power.text(done))
         return

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from deskyard.control.approvals.asking import asks
 from deskyard.control.link import way
 from deskyard.declaration import declaration
 from deskyard.engine import running
@@ -100,7 +101,7 @@ def test_who_asks_is_told_of_a_declaration_that_cannot_be_read_as_of_one_that_as
         return SimpleNamespace(workspace=SimpleNamespace(egress_ask=("a.test",)))
 
     monkeypatch.setattr(declaration, "read", read)
-    assert (way.asks("lab"), way.asks("fresh"), way.asks("../lab")) == (True, False, False)
+    assert (asks("lab"), asks("fresh"), asks("../lab")) == (True, False, False)
 
 
 def test_a_question_about_one_workspace_reads_no_declaration_of_another(
@@ -113,7 +114,7 @@ def test_a_question_about_one_workspace_reads_no_declaration_of_another(
         return SimpleNamespace(workspace=SimpleNamespace(egress_ask=()))
 
     monkeypatch.setattr(declaration, "read", note)
-    assert not way.asks("lab")
+    assert not asks("lab")
     assert read == ["lab"]
 
 

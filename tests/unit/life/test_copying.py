@@ -232,6 +232,7 @@ def test_dry_run_says_what_is_renewed_and_makes_nothing(lab: Laboratory, machine
         ("lab/dev2", "is there already"),
         ("lab", "names no desktop"),
         ("lab/Not A Name", "name"),
+        ("lab/gateway", "gateway"),
     ],
 )
 def test_name_that_cannot_be_a_new_desktops_is_refused_before_anything_is_made(
