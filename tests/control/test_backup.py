@@ -16,7 +16,8 @@ from deskyard.control.store import backup, cluster, migration
 from deskyard.control.store.cluster import OWNER, WEB, Cluster
 from deskyard.control.store.connection import Link, Row, connect
 from deskyard.errors import ConfigError, DeskyardError, HostError
-from tests.control.lab import ACCOUNTS, Lab
+from deskyard.host.deadline import Deadline
+from tests.control.lab import ACCOUNTS, WAIT_SECONDS, Lab
 from tests.control.test_operations import want
 
 # What there is, and who may what with it.
@@ -45,6 +46,8 @@ def test_the_same_is_there_again_and_nothing_is_done_anew(
     done, under_way = want(owner, "lab.first"), want(owner, "lab.blocks")
     mission.state(done, "done")
     mission.state(under_way, "running")
+    # It is said to run before its program has begun.
+    assert Deadline(WAIT_SECONDS).wait_for(lambda: mission.effects("lab.blocks") == ["begin"], 0.05)
     queued = want(owner, "lab.first")
     fleet = {table: rows_of(mission.link, table) for table in FLEET}
     before = mission.all_effects()
