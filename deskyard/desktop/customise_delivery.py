@@ -11,6 +11,7 @@ from typing import Any
 
 from deskyard.declaration.declaration import Declared
 from deskyard.desktop import customise_source, program
+from deskyard.desktop.mark import leave_mark
 from deskyard.errors import CommandError, ConfigError, SiteError
 from deskyard.guest import customise
 from deskyard.guest import script as script_program
@@ -113,9 +114,7 @@ def apply(plan: WorkspacePlan, desired: Mapping[str, Customisation], how: How) -
 
 def note(plan: WorkspacePlan, desktop: str) -> None:
     """A desktop may have something that this machine brought: it is asked from then on."""
-    mark = _mark(plan, desktop)
-    mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    mark.touch()
+    leave_mark(_mark(plan, desktop))
 
 
 def forget(site: str, workspace: str, desktop: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from deskyard.declaration.declaration import Declared
 from deskyard.desktop import program
+from deskyard.desktop.mark import leave_mark
 from deskyard.engine import stack_secrets
 from deskyard.errors import CommandError, SiteError
 from deskyard.guest import keys as key_program
@@ -55,9 +56,7 @@ def deliver(plan: WorkspacePlan, keys: Keys) -> dict[str, str]:
 
 def note(plan: WorkspacePlan) -> None:
     """A desktop of the workspace may hold a key: all are asked from then on."""
-    mark = _mark(plan)
-    mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    mark.touch()
+    leave_mark(_mark(plan))
 
 
 def request(**what: str | None) -> dict[str, str | None]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.desktop import program
+from deskyard.desktop.mark import leave_mark
 from deskyard.errors import CommandError, SiteError
 from deskyard.guest import processes as cap_program
 from deskyard.host.at_once import at_once
@@ -42,9 +43,7 @@ def equip(plan: WorkspacePlan, desktop: DesktopPlan) -> None:
 
 def note(plan: WorkspacePlan, desktop: str) -> None:
     """A desktop is capped, or was: it is asked from then on, since an older disk of it may come back."""
-    mark = _mark(plan, desktop)
-    mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    mark.touch()
+    leave_mark(_mark(plan, desktop))
 
 
 def forget(site: str, workspace: str, desktop: str) -> None:

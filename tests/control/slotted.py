@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
 from deskyard.control.jobs.running import Runner
@@ -16,12 +17,12 @@ from tests.control.lab import ORIGIN, WAIT_SECONDS, Lab
 
 
 @contextmanager
-def slotted(mission: Lab, slots: Mapping[str, int]) -> Iterator[None]:
-    """A worker with these slots, in place of the one that runs."""
+def slotted(mission: Lab, slots: Mapping[str, int] | None = None, **parts: Any) -> Iterator[None]:
+    """A worker with these slots, or its host's, and these parts of its runner, in place of the one that runs."""
     mission.end("worker")
     mission.link.execute("delete from worker")
     with patch.dict(os.environ, {"LAB": str(mission.path)}):
-        runner = Runner(Passkeys(ORIGIN), Standby([sys.executable, "-m", "tests.control.child"]))
+        runner = Runner(Passkeys(ORIGIN), Standby([sys.executable, "-m", "tests.control.child"]), **parts)
         worker = Worker(mission.url(WORKER), runner, slots)
         thread = threading.Thread(target=worker.run)
         thread.start()

@@ -1,14 +1,10 @@
 """Answers of people are handed to gateways as they signed them, once, and again to one whose list is of before."""
 
-import os
-import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from psycopg.types.json import Jsonb
@@ -19,17 +15,14 @@ from deskyard.control.approvals.deciders import Bringer
 from deskyard.control.approvals.target import KIND
 from deskyard.control.jobs import deciding
 from deskyard.control.jobs.child import JOBS
-from deskyard.control.jobs.running import Runner
-from deskyard.control.jobs.standby import Standby
-from deskyard.control.jobs.worker import Worker
-from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.queue.claim import Claim
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import connect
 from deskyard.errors import ConfigError
 from deskyard.gateway.egress.ask.proof import MOST_PROOFS
-from tests.control.lab import ORIGIN, WAIT_SECONDS, Lab
+from tests.control.lab import Lab
 from tests.control.people import Person
+from tests.control.slotted import slotted
 from tests.control.test_approvals import ID, TICKET, aim
 from tests.control.test_deciders import Gateways, people
 
@@ -172,20 +165,11 @@ def claim(proof: Mapping[str, Any]) -> Claim:
 @contextmanager
 def working(mission: Lab, gateways: Gateways) -> Iterator[None]:
     """A worker of the test's own process, whose gateways are those."""
-    mission.end("worker")
-    with patch.dict(os.environ, {"LAB": str(mission.path)}):
-        standby = Standby([sys.executable, "-m", "tests.control.child"])
-        worker = Worker(
-            mission.url(WORKER), Runner(Passkeys(ORIGIN), standby, deciders=Bringer(gateways.tell, lambda name: True))
-        )
-        thread = threading.Thread(target=worker.run)
-        thread.start()
-        try:
+    try:
+        with slotted(mission, deciders=Bringer(gateways.tell, lambda name: True)):
             yield
-        finally:
-            worker.stop()
-            thread.join(WAIT_SECONDS)
-            mission.worker()
+    finally:
+        mission.worker()
 
 
 class Made(Gateways):

@@ -163,7 +163,8 @@ async def remove_passkey(
 ) -> Operation:
     """End a passkey of one's own with the sessions that it began: `passkey.remove` is signed over `"NAME" ID`.
 
-    NAME is the passkey's, as JSON has it. The last one stays unless an account of the provider lets its person in.
+    NAME is the passkey's, as JSON has it. The last one stays unless an account of the provider lets its person in; that
+    of an admin ends at the host alone.
     """
     if who.person is None:
         remedy = "sign in, or use the host: ./inv control.person NAME --passkey ID --remove"

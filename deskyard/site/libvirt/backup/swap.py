@@ -39,9 +39,7 @@ def swapped(machine: Any, restored: Mapping[str, Path]) -> Iterator[None]:
             yield
         except BaseException:
             power.shut_down(machine, force=True)
-            for disk in found:
-                if _kept(disk).exists():
-                    _kept(disk).replace(disk.path)
+            _take_back(found)
             raise
     finally:
         for disk in found:
@@ -65,8 +63,7 @@ def mend(machine: Any) -> None:
     if machine.isActive() or not new or not any(_fresh(disk).exists() for disk in found):
         return
     with alone("libvirt-images"):
-        for disk in new:
-            _kept(disk).replace(disk.path)
+        _take_back(new)
         for disk in found:
             _fresh(disk).unlink(missing_ok=True)
     say(f"    a restore of {machine.name()} was killed between two disks: it has its content of before again")
@@ -80,13 +77,19 @@ def put_back(machine: Any) -> None:
         return
     power.shut_down(machine, force=True)
     with alone("libvirt-images"):
+        _take_back(found)
         for disk in found:
-            if _kept(disk).exists():
-                _kept(disk).replace(disk.path)
             # To give a file the name that it has beside another takes neither away.
             for left in (_kept(disk), _fresh(disk)):
                 left.unlink(missing_ok=True)
     storage.refresh(storage.pool(machine.connect()))
+
+
+def _take_back(found: list[Disk]) -> None:
+    """Give disks the content of before, as far as that is kept."""
+    for disk in found:
+        if _kept(disk).exists():
+            _kept(disk).replace(disk.path)
 
 
 def require_settled(machine: Any) -> None:
