@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from deskyard.control.approvals.follow import Follower
 from deskyard.control.ground.settings import Settings
@@ -22,7 +23,7 @@ from deskyard.control.process import proxy
 from deskyard.control.store.cluster import LINK
 from deskyard.gateway.machine.layout import Layout
 from deskyard.plan.account import MANAGER
-from tests.bench import decider
+from tests.bench import decider, decider_worker
 from tests.control.lab import ORIGIN, Lab
 from tests.control.people import link_token
 from tests.gateway.egress_lab import PUBLIC, USER, EgressLab, job, run_lab
@@ -53,6 +54,13 @@ new MutationObserver(() => {
   }
 }).observe(document.body, { childList: true, subtree: true, characterData: true });
 """
+# By which the worker knows that a person is asked here, and brings the gateway the list of who answers.
+DECLARATION = f"""config:
+  deskyard:network: 10.80.1.0/24
+  deskyard:egress: locked
+  deskyard:egress_ask: ["*.{HELD}"]
+  deskyard:desktops: [{{name: d1}}]
+"""
 ADMINISTRATOR = f"""set -e
 useradd --create-home --base-dir /run --shell /bin/sh {MANAGER}
 install -d -m 700 -o {MANAGER} /run/{MANAGER}/.ssh
@@ -77,6 +85,7 @@ def measure(mission: Lab, pages: Path, folder: Path, tries: int, reading: float 
     found = Waits()
     with (
         _gateway() as lab,
+        _declared(folder),
         _linked(mission, lab, folder),
         _page(mission, pages, folder) as browser,
         ThreadPoolExecutor(1) as desktop,
@@ -125,6 +134,15 @@ def _gateway() -> Iterator[EgressLab]:
 
 
 @contextmanager
+def _declared(folder: Path) -> Iterator[None]:
+    stacks = folder / "stacks"
+    stacks.mkdir()
+    (stacks / f"Pulumi.{WORKSPACE}.yaml").write_text(DECLARATION)
+    with patch.dict(os.environ, {"DESKYARD_STACKS": str(stacks)}):
+        yield
+
+
+@contextmanager
 def _linked(mission: Lab, lab: EgressLab, folder: Path) -> Iterator[None]:
     """Mission Control follows that gateway by SSH with its own key, and its worker has an administrator's."""
     layout = Layout(root=lab.root, egress_user=USER, ask_user=USER, trusts_system=False)
@@ -168,7 +186,7 @@ def _page(mission: Lab, pages: Path, folder: Path) -> Iterator[Browser]:
     # The proxy has an account of its own.
     mission.folder.web_socket.chmod(0o666)
     mission.recorder()
-    mission.worker(child=decider.__name__)
+    mission.worker(child=decider.__name__, program=decider_worker.__name__)
     made = issue(folder, HOST)
     mission.folder.certificate.parent.mkdir(parents=True, exist_ok=True)
     mission.folder.certificate.write_text(made.certificate.read_text() + made.key.read_text())

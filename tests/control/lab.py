@@ -61,6 +61,8 @@ REFERRING = """with recursive cleared as (
     select place::regclass::text as name from cleared"""
 EVERYTHING = ("read", "desktops:write", "desktops:destroy", "chat", "approvals:read", "approvals:decide", "admin")
 
+WORKS = "deskyard.control.jobs.worker"
+
 Link = psycopg.Connection[dict[str, Any]]
 
 
@@ -160,11 +162,11 @@ class Lab:
             listener.listen(64)
             yield listener
 
-    def worker(self, name: str = "worker", child: str | None = None) -> None:
+    def worker(self, name: str = "worker", child: str | None = None, program: str = WORKS) -> None:
         """Start a worker."""
         self.child = child or self.child
         options = ["--database", self.url(WORKER), "--origin", ORIGIN, "--lease", str(LEASE_SECONDS)]
-        self.start(name, "deskyard.control.jobs.worker", *options, "--child", sys.executable, "-m", self.child)
+        self.start(name, program, *options, "--child", sys.executable, "-m", self.child)
 
     def work_by(self, child: str) -> None:
         """See that a worker runs whose operations are done by a program; one that does so already goes on."""

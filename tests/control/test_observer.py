@@ -17,6 +17,7 @@ from deskyard.control.store.cluster import ROLE_CONNECTIONS, WORKER
 from deskyard.declaration import declaration
 from deskyard.declaration.declaration import Declared
 from deskyard.declaration.desktop_list import TakenOut, put_back, undeclare
+from deskyard.declaration.promise import Heard, Promise
 from deskyard.errors import SiteError
 from deskyard.life.events import Ask, End, Event
 from deskyard.model.workspace import Workspace
@@ -110,13 +111,13 @@ def test_what_a_site_declares_is_seen_as_it_changes(mission: Lab, stacks: Path) 
 def test_a_declaration_that_could_not_be_read_once_is_read_again(mission: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, tries = declaration.declared, 0
 
-    def declared(workspace: Workspace) -> Declared:
+    def declared(workspace: Workspace, promise: Promise | Heard | None = None) -> Declared:
         nonlocal tries
         tries += 1
         # The cluster does not answer to who looks, nor to the first who would follow.
         if tries <= 2:
             raise SiteError("cluster", workspace.site, "does not answer", "wait")
-        return whole(workspace)
+        return whole(workspace, promise)
 
     def follow(_name: str, end: End, _checked: object, _ask: Ask, watched: Callable[[], None]) -> Iterator[Event]:
         ended = threading.Event()

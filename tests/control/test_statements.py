@@ -54,8 +54,8 @@ def test_a_page_takes_as_many_statements_however_many_desktops_it_has(mission: L
         from desktop"""
     mission.link.execute(insert)
     words("/api/desktops?limit=1")
-    # Who asks, the page with its total, and what runs for its desktops; that the key was used is known by now.
-    page = ["BEGIN", "select", "select", "select", "COMMIT"]
+    # Who asks, the page with its total, and what runs for its desktops and why it waits; the key's use is known by now.
+    page = ["BEGIN", "select", "select", "with", "COMMIT"]
     assert words("/api/desktops?limit=1") == page
     assert words(f"/api/desktops?limit={DESKTOPS}") == page
 
