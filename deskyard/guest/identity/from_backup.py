@@ -2,12 +2,13 @@
 
 It has no NIC yet, and never starts again as what it was. Its values come by standard input as NAME=VALUE, each ended by
 a NUL: WAS and WAS_MAC (name and MAC of the first one), NAME, MAC, MACHINE_ID, INSTANCE, MANAGER, KEYS (public ones),
-SECRETS (paths, a line each; outside /home with wildcards). Services that make a secret when there is none make theirs
+SECRETS (paths outside /home, a line each, with wildcards). Services that make a secret when there is none make theirs
 as the desktop starts.
 """
 
 import glob
 import os
+import re
 import subprocess
 import sys
 
@@ -20,8 +21,11 @@ from deskyard.guest.identity.from_template import (
     files,
     keep_host_key,
     let_in,
+    named,
     put,
     replace,
+    rewrite,
+    text_of,
     values,
 )
 from deskyard.guest.identity.homes import forget, forget_in_homes
@@ -44,10 +48,15 @@ def await_cloud_init() -> None:
         raise SystemExit(f"cloud-init has not ended within {FIRST_BOOT_SECONDS} s") from None
 
 
-def be_named(cloud: str, was: str, name: str) -> None:
-    """Have cloud-init find another name than that of before in what it keeps of its instance."""
-    kept = [f"{cloud}/data/previous-hostname", f"{cloud}/data/set-hostname"]
-    replace([*kept, *glob.glob(f"{cloud}/instance/*.txt"), *glob.glob(f"{cloud}/instance/*.txt.i")], was, name)
+def be_named(cloud: str, instance: str, was: str, name: str) -> None:
+    """Have cloud-init find another name than that of before in what it keeps of its instance.
+
+    Names in which that one is a part are others.
+    """
+    whole = re.compile(rf"(?<![\w.-]){re.escape(was)}(?![\w-])")
+    for path in named(cloud, instance):
+        if (text := text_of(path)) is not None:
+            rewrite(path, whole.sub(name, text))
 
 
 def renew_host_keys(key: str, name: str, home: str | None) -> None:
@@ -75,12 +84,11 @@ def main() -> None:
     replace(files(NETWORK), own["WAS_MAC"], own["MAC"])
     instance = os.path.basename(os.readlink(f"{CLOUD}/instance"))
     if instance != own["INSTANCE"]:
-        be_instance(CLOUD, instance, own["INSTANCE"], own["NAME"])
-    be_named(CLOUD, own["WAS"], own["NAME"])
+        be_instance(CLOUD, instance, own["INSTANCE"])
+    be_named(CLOUD, own["INSTANCE"], own["WAS"], own["NAME"])
     let_in(own["KEYS"], own["MANAGER"])
-    secrets = own["SECRETS"].splitlines()
-    forget([found for path in secrets if not path.startswith(f"{HOME}/") for found in glob.glob(path)])
-    forget_in_homes(HOME, secrets, own["WAS"])
+    forget([found for path in own["SECRETS"].splitlines() for found in glob.glob(path)])
+    forget_in_homes(HOME, own["WAS"])
     os.sync()
 
 

@@ -91,20 +91,28 @@ def put(path: str, text: str) -> None:
 
 
 def replace(paths: list[str], old: str, new: str) -> None:
-    """Write one text in place of another wherever it stands in these files; a cut leaves the old or the new one."""
+    """Write one text in place of another wherever it stands in those of these files that are there."""
     for path in paths:
-        try:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                before = file.read()
-                found = os.fstat(file.fileno())
-        except FileNotFoundError:
-            continue
-        if old in before:
-            fresh = f"{path}.new"
-            put(fresh, before.replace(old, new))
-            os.chown(fresh, found.st_uid, found.st_gid)
-            os.chmod(fresh, stat.S_IMODE(found.st_mode))
-            os.replace(fresh, path)
+        if (before := text_of(path)) is not None and old in before:
+            rewrite(path, before.replace(old, new))
+
+
+def text_of(path: str) -> str | None:
+    """The text of a file; None where there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def rewrite(path: str, text: str) -> None:
+    """Write a file anew, as its owner has it; a cut leaves the old or the new one."""
+    found, fresh = os.stat(path), f"{path}.new"
+    put(fresh, text)
+    os.chown(fresh, found.st_uid, found.st_gid)
+    os.chmod(fresh, stat.S_IMODE(found.st_mode))
+    os.replace(fresh, path)
 
 
 def files(folders: tuple[str, ...]) -> list[str]:
@@ -140,12 +148,9 @@ def let_in(keys: str, account: str) -> None:
         os.chmod(path, mode)
 
 
-def be_instance(cloud: str, template: str, instance: str, name: str) -> None:
-    """Have cloud-init find the first boot of this instance over: what it does once is not done again.
-
-    Until it has read its seed the next boot takes the name from what was read last.
-    """
-    os.rename(f"{cloud}/instances/{template}", f"{cloud}/instances/{instance}")
+def be_instance(cloud: str, before: str, instance: str) -> None:
+    """Have cloud-init find the first boot of this instance over: what it does once is not done again."""
+    os.rename(f"{cloud}/instances/{before}", f"{cloud}/instances/{instance}")
     os.symlink(f"/var/lib/cloud/instances/{instance}", f"{cloud}/instance.new")
     os.replace(f"{cloud}/instance.new", f"{cloud}/instance")
     folder = f"{cloud}/instances/{instance}"
@@ -153,8 +158,13 @@ def be_instance(cloud: str, template: str, instance: str, name: str) -> None:
         os.unlink(f"{folder}/obj.pkl")
     for file in ("instance-id", "previous-instance-id"):
         put(f"{cloud}/data/{file}", f"{instance}\n")
+
+
+def named(cloud: str, instance: str) -> list[str]:
+    """Where cloud-init keeps the name of its instance: until it has read its seed the next boot takes it from there."""
+    folder = f"{cloud}/instances/{instance}"
     texts = [f"{folder}/{file}" for file in os.listdir(folder) if file.endswith((".txt", ".txt.i"))]
-    replace([f"{cloud}/data/previous-hostname", f"{cloud}/data/set-hostname", *texts], template, name)
+    return [f"{cloud}/data/previous-hostname", f"{cloud}/data/set-hostname", *texts]
 
 
 def main() -> None:
@@ -179,8 +189,8 @@ def main() -> None:
     fcntl.ioctl(disc, BLKFLSBUF)
     os.close(disc)
     let_in(own["KEYS"], own["MANAGER"])
-    be_instance(CLOUD, own["TEMPLATE"], own["INSTANCE"], name)
-    replace(["/etc/hosts"], own["TEMPLATE"], name)
+    be_instance(CLOUD, own["TEMPLATE"], own["INSTANCE"])
+    replace(["/etc/hosts", *named(CLOUD, own["INSTANCE"])], own["TEMPLATE"], name)
     finish(key, "ssh-keygen")
     # Whoever waits for its routes comes in by SSH next: it is there before them.
     ssh = start("/usr/bin/systemctl", "start", "ssh.socket" if os.path.islink(SSH_SOCKET) else "ssh.service")

@@ -2,6 +2,8 @@
 
 An account may have put a link on any way in its home: whatever it points at, nothing is opened there that the account
 could not open itself, and nothing of root's is left. Agents keep their device and whom they are paired with in SQLite.
+
+As a program it runs in a machine that becomes a template, whose name comes by standard input.
 """
 
 import contextlib
@@ -9,10 +11,14 @@ import glob
 import os
 import shutil
 import sqlite3
+import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
 
+HOMES = "/home"
+# By which an agent is known, below its home; the last two of OpenClaw before it had a state.
+AGENT_SECRETS = (".local/state/deskyard/agent-device.pem", ".openclaw/devices", ".openclaw/identity")
 AGENT_STATE = ".openclaw/state/openclaw.sqlite"
 # Of OpenClaw 2026.9.6: its private keys and tokens, and who was paired with it. It makes anew what it needs.
 PAIRED = (
@@ -34,10 +40,17 @@ LOCK, BESIDE_LOCK = "SingletonLock", ("SingletonCookie", "SingletonSocket")
 BUSY_SECONDS = 60.0
 
 
-def forget_in_homes(homes: str, secrets: list[str], was: str) -> None:
-    """Forget in each home the secrets that lie there, what its agent knows itself by, and locks of machine `was`."""
+def forget_in_homes(homes: str, was: str) -> None:
+    """Forget in each home what its agent is known by, and locks of machine `was`."""
     for home in sorted(path for path in glob.glob(f"{homes}/*") if os.path.isdir(path) and not os.path.islink(path)):
-        as_owner(home, partial(_forget_in, home, secrets, was))
+        as_owner(home, partial(_forget_in, home, was))
+
+
+def is_own(path: bytes) -> bool:
+    """Whether a path below a home is of its machine alone: such as a program that copies a home leaves behind."""
+    agents = [own.encode() for own in (*AGENT_SECRETS, AGENT_STATE, f"{AGENT_STATE}-wal", f"{AGENT_STATE}-shm")]
+    locks = [name.encode() for name in (LOCK, *BESIDE_LOCK)]
+    return any(path == own or path.startswith(own + b"/") for own in agents) or path.rpartition(b"/")[2] in locks
 
 
 def as_owner(folder: str, work: Callable[[], None]) -> None:
@@ -98,8 +111,8 @@ def forget_locks(home: str, was: str) -> None:
             forget([lock, *(os.path.join(folder, name) for name in BESIDE_LOCK)])
 
 
-def _forget_in(home: str, secrets: list[str], was: str) -> None:
-    forget([path for path in secrets if path.startswith(f"{home}/")])
+def _forget_in(home: str, was: str) -> None:
+    forget([f"{home}/{path}" for path in AGENT_SECRETS])
     forget_pairings(f"{home}/{AGENT_STATE}")
     forget_locks(home, was)
 
@@ -109,3 +122,13 @@ def _write_through(state: sqlite3.Connection) -> None:
     (busy, *_) = state.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise SystemExit("the agent's state is in use")
+
+
+def main() -> None:
+    """Do it in this machine, and have it on the disk."""
+    forget_in_homes(HOMES, sys.stdin.read().strip())
+    os.sync()
+
+
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ from deskyard.declaration.desktop_list import declare, undeclare
 from deskyard.desktop import customise_delivery, key_delivery, process_cap
 from deskyard.desktop.customise_delivery import How
 from deskyard.engine.backend import Guest, Staged, backend_of, machines_of
+from deskyard.engine.change import Change
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.host.progress import say, step
@@ -23,7 +24,7 @@ from deskyard.life.backup.vault import Vault, vault_of
 from deskyard.life.power import Machine
 from deskyard.plan import backup as plan
 from deskyard.plan import key_file, names
-from deskyard.plan.account import AGENT, MANAGER
+from deskyard.plan.account import MANAGER
 from deskyard.plan.backup import Backup
 from deskyard.plan.customisation import ENVIRONMENT_FILE, STATE
 from deskyard.plan.first_boot import desktop_first_boot
@@ -44,7 +45,7 @@ RENEWED = (
     "the owner's keys and its environment: those that it is declared to have",
 )
 # Of the first one alone; each is made anew by who needs it, or brought as the new one is declared. What its agent keeps
-# in its state is known to `deskyard.guest.identity.homes`; the last two are of agents of older images.
+# in its home is known to `deskyard.guest.identity.homes`.
 SECRETS = (
     "/etc/deskyard/agent-openclaw.env",
     key_file.PATH,
@@ -53,8 +54,6 @@ SECRETS = (
     asked.PATH,
     "/var/lib/systemd/random-seed",
     "/var/lib/systemd/credential.secret",
-    *(f"/home/{AGENT}/{path}" for path in (".local/state/deskyard/agent-device.pem", ".openclaw/devices")),
-    f"/home/{AGENT}/.openclaw/identity",
 )
 
 
@@ -116,11 +115,12 @@ def _give(wanted: _Wanted, copied: Machine) -> None:
     ):
         _make(wanted)
         if wanted.is_there:
-            with copied.alone(at_once=True):
+            with copied.alone():
                 # Puts back what it held, where the other run was killed in the middle.
                 into(copied)
             _keep(copied)
-        with copied.alone(at_once=True), copied.shown():
+        # Whoever is at work in the workspace by now is waited for: what was made here is nobody's yet.
+        with copied.alone(), copied.shown():
             _exchange(wanted, copied, into(copied))
 
 
@@ -133,7 +133,13 @@ def would_copy(target: str, name: str, to: str) -> dict[str, Any]:
     own = {"machine_id": UUID(machine.uuid).hex, "mac": new.mac, "address": new.address}
     found = {"desktop": target, "to": to, "backup": asdict(wanted.found), "renewed": list(RENEWED)}
     begun = {"declared": not wanted.entry, "goes_on": wanted.begun is not None}
-    return {**found, "made": {**made, **own}, **begun}
+    return {**found, "made": {**made, **own}, **begun, "changed_besides": _besides(wanted)}
+
+
+def _besides(wanted: _Wanted) -> list[str]:
+    """Whose resources are changed with it, because their declaration was and `up` has not been run since."""
+    changes = [Change(**step) for step in workspace.preview(wanted.source.plan.name)["steps"]]
+    return sorted({change.owner for change in changes if change.desktop != wanted.desktop.name})
 
 
 def _wanted(target: str, name: str, to: str) -> _Wanted:

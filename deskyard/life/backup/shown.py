@@ -48,7 +48,9 @@ def would_copy_text(found: dict[str, Any]) -> str:
     same = "as in the backup: all else of its system and of /home, logins and keys of its programs included"
     stays = f"{found['desktop']} stays as it is"
     first = f"{found['to']} would be made, {how}{begun}: {size}"
-    return "\n".join([first, line(found["backup"]), *renewed, same, stays])
+    besides = ", ".join(found["changed_besides"])
+    pending = [f"changed with it, as declared since the last up: {besides}"] if besides else []
+    return "\n".join([first, line(found["backup"]), *renewed, same, stays, *pending])
 
 
 def survivor(desktop: str, newest: Backup | None, location: str) -> str:

@@ -8,10 +8,11 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from deskyard.guest.identity import from_backup
+from deskyard.guest.identity import from_backup, homes
 from deskyard.life.backup.copying import SECRETS
 from deskyard.plan.account import MANAGER
 from deskyard.site.guest_program import source
@@ -31,6 +32,7 @@ OWN = {
     "KEYS": "ssh-ed25519 AAAA operator",
     "SECRETS": "\n".join(SECRETS),
 }
+OWN_FILES = (*SECRETS, *(f"home/agent/{path}" for path in homes.AGENT_SECRETS))
 # In mounts of its own: the folders of the test are /etc, /home and /var/lib there, and no service is any of its.
 # Only a file system of its own is seen to be mounted.
 START = """
@@ -87,7 +89,7 @@ def desktop(tmp_path: Path) -> Path:
         "home/agent/.openclaw/openclaw.json": "{}",
         "home/agent/.openclaw/devices/paired.json": "secret",
         f"home/{MANAGER}/.ssh/authorized_keys": "ssh-ed25519 BBBB of before\n",
-        "var/lib/cloud/instances/deskyard-lab.dev1/user-data.txt": "hostname: dev1\n",
+        "var/lib/cloud/instances/deskyard-lab.dev1/user-data.txt": "hostname: dev1\nowners: [dev12, my-dev1]\n",
         "var/lib/cloud/instances/deskyard-lab.dev1/obj.pkl": "",
         "var/lib/cloud/data/instance-id": "deskyard-lab.dev1\n",
         "var/lib/cloud/data/previous-hostname": "dev1",
@@ -97,7 +99,7 @@ def desktop(tmp_path: Path) -> Path:
         # It ends by this code where some of it failed.
         "programs/cloud-init": f'#!/bin/sh\necho "cloud-init $@ $(cat /etc/hostname)" >>{LOG}\nexit 2\n',
         "usr/bin/systemctl": f'#!/bin/sh\necho "$@" >>{LOG}\n',
-        **{secret[1:]: "secret" for secret in SECRETS if "openclaw/" not in secret},
+        **{path.removeprefix("/"): "secret" for path in OWN_FILES if ".openclaw/" not in path},
     }
     for name, text in files.items():
         path = tmp_path / name
@@ -117,9 +119,13 @@ def desktop(tmp_path: Path) -> Path:
 
 def become(desktop: Path, *, check: bool = True) -> str:
     """Run the program in the desktop as it is sent there; what it said of a failure."""
-    python = [sys.executable, "-I", "-S", "-c", source(from_backup)]
+    return run_in(desktop, from_backup, "".join(f"{name}={value}\0" for name, value in OWN.items()), check)
+
+
+def run_in(desktop: Path, program: ModuleType, values: str, check: bool = True) -> str:
+    """Run a program in the desktop, as it is sent there; what it said of a failure."""
+    python = [sys.executable, "-I", "-S", "-c", source(program)]
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", START, "sh", str(desktop), *python]
-    values = "".join(f"{name}={value}\0" for name, value in OWN.items())
     path = {**os.environ, "PATH": f"{desktop / 'programs'}:{os.environ['PATH']}"}
     done = subprocess.run(argv, input=values.encode(), capture_output=True, timeout=SECONDS, check=False, env=path)
     assert done.returncode == 0 or not check, done.stderr.decode()
@@ -136,7 +142,7 @@ def test_nothing_by_which_the_first_desktop_is_known_is_left_and_its_files_are(d
     here = {path.name: path.read_text() for path in (desktop / "etc/ssh").glob("ssh_host_*")}
     assert here == kept and "of dev1" not in "".join(kept.values()) and "root@copy" in kept["ssh_host_ed25519_key.pub"]
     assert stat.S_IMODE((desktop / "home/.deskyard/identity/ssh_host_ed25519_key").stat().st_mode) == 0o600
-    assert [secret for secret in SECRETS if os.path.lexists(desktop / secret[1:])] == []
+    assert [path for path in OWN_FILES if os.path.lexists(desktop / path.removeprefix("/"))] == []
     assert (desktop / f"home/{MANAGER}/.ssh/authorized_keys").read_text() == f"{OWN['KEYS']}\n"
     assert (desktop / "home/agent/work/report.txt").read_text() == "by dev1\n"
     assert (desktop / "home/agent/.openclaw/openclaw.json").exists()
@@ -154,7 +160,7 @@ def test_cloud_init_finds_its_first_boot_over_and_the_new_name(desktop: Path) ->
     assert (cloud / "instance").readlink() == Path(f"/var/lib/cloud/instances/{INSTANCE}")
     assert [path.name for path in (cloud / "instances").iterdir()] == [INSTANCE]
     assert not (cloud / f"instances/{INSTANCE}/obj.pkl").exists()
-    assert (cloud / f"instances/{INSTANCE}/user-data.txt").read_text() == "hostname: copy\n"
+    assert (cloud / f"instances/{INSTANCE}/user-data.txt").read_text() == "hostname: copy\nowners: [dev12, my-dev1]\n"
     data = [
         (cloud / "data" / name).read_text() for name in ("instance-id", "previous-instance-id", "previous-hostname")
     ]
@@ -181,6 +187,14 @@ def test_agents_device_and_pairings_are_in_no_file_any_more_and_what_else_it_kno
             for table in ("device_identities", "device_auth_tokens", "conversations", "config_machine_state")
         }
     assert counts == {"device_identities": 0, "device_auth_tokens": 0, "conversations": 1, "config_machine_state": 1}
+
+
+def test_agent_of_a_template_is_known_by_nothing_that_its_machines_would_share(desktop: Path) -> None:
+    run_in(desktop, homes, "dev1")
+    home = desktop / "home/agent"
+    assert [path for path in homes.AGENT_SECRETS if os.path.lexists(home / path)] == []
+    assert b"PRIVATE KEY" not in (home / homes.AGENT_STATE).read_bytes()
+    assert list((home / ".config/chromium").iterdir()) == [] and (home / "work/report.txt").exists()
 
 
 def test_browser_of_the_first_desktop_locks_no_profile_any_more(desktop: Path) -> None:

@@ -95,7 +95,8 @@ def test_first_boot_of_the_instance_is_over_and_names_it(tmp_path: Path) -> None
     (tmp_path / "data").mkdir()
     for name in ("instance-id", "previous-instance-id", "previous-hostname", "set-hostname"):
         (tmp_path / "data" / name).write_text(f"{TEMPLATE}\n")
-    identity.be_instance(str(tmp_path), TEMPLATE, INSTANCE, NAME)
+    identity.be_instance(str(tmp_path), TEMPLATE, INSTANCE)
+    identity.replace(identity.named(str(tmp_path), INSTANCE), TEMPLATE, NAME)
     after = tmp_path / "instances" / INSTANCE
     assert str((tmp_path / "instance").readlink()) == f"/var/lib/cloud/instances/{INSTANCE}"
     assert {path.name for path in after.iterdir()} == {"user-data.txt", "user-data.txt.i", "sem"}

@@ -27,6 +27,14 @@ from tests.unit.life.desk import TARGET
 from tests.unit.life.machines import PLAN, Machines
 
 DOCS, OTHER = "/home/agent/docs", "lab/dev2"
+# By which the agent of the first desktop is known, and what keeps its browser from starting on another.
+AGENTS = (
+    ".openclaw/state/openclaw.sqlite",
+    ".openclaw/state/openclaw.sqlite-wal",
+    ".openclaw/identity/device.json",
+    ".local/state/deskyard/agent-device.pem",
+)
+LOCK = ".config/chromium/SingletonLock"
 
 
 @pytest.fixture
@@ -34,7 +42,13 @@ def image(tmp_path: Path) -> Path:
     """The volume of /home of lab/dev1, as it was backed up."""
     need_root("its /home holds devices, and the sandbox takes rights away")
     need_programs("bwrap", "debugfs", "mkfs.ext4", "sfdisk")
-    return hostile_home.image(tmp_path, hostile_home.tree(tmp_path))
+    home = hostile_home.tree(tmp_path)
+    for name in (*AGENTS, ".openclaw/openclaw.json"):
+        (home / "agent" / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / "agent" / name).write_text(name)
+    (home / "agent" / LOCK).parent.mkdir(parents=True)
+    (home / "agent" / LOCK).symlink_to("dev1-4711")
+    return hostile_home.image(tmp_path, home)
 
 
 @pytest.fixture
@@ -86,7 +100,18 @@ def test_home_of_a_backup_comes_to_another_desktop_which_stays_itself(agent: Pat
     assert kinds == {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}
     assert not list(agent.rglob(".deskyard-*"))
     left = {row["path"].removeprefix(f"{DOCS}/") for row in done["left_out"]}
-    assert left == {"memory", "pipe", "endless", "deep/loop", "../../../climbed"}
+    own = {"identity" if "/identity/" in name else name.rpartition("/")[2] for name in (*AGENTS, LOCK)}
+    assert own <= {name.rpartition("/")[2] for name in left}
+    others = {name for name in left if not name.startswith("/home/agent/.")}
+    assert others == {"memory", "pipe", "endless", "deep/loop", "../../../climbed"}
+    assert [name for name in (*AGENTS, LOCK) if os.path.lexists(agent / name)] == []
+    assert (agent / ".openclaw/openclaw.json").exists()
+
+
+def test_desktop_gets_back_what_its_own_agent_is_known_by(agent: Path) -> None:
+    get("/home/agent", TARGET, force=True)
+    assert {name: (agent / name).read_text() for name in AGENTS} == {name: name for name in AGENTS}
+    assert (agent / LOCK).is_symlink()
 
 
 def test_lost_file_comes_back_to_its_own_desktop_and_replaces_nothing(agent: Path) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 
 from deskyard.declaration import declaration
 from deskyard.desktop import customise_delivery, key_delivery, process_cap
+from deskyard.engine.change import DESKTOP, GATEWAY, Change
 from deskyard.errors import ConfigError, DeskyardError, HostError, SiteError
 from deskyard.host.places import places
 from deskyard.life.backup import copying, final, shown
@@ -52,6 +53,13 @@ class Content:
         return self.id
 
 
+def a_step(component: str, name: str) -> dict[str, Any]:
+    """A step of a preview, as its task prints it."""
+    kind = "deskyard:libvirt:Domain"
+    urn = f"urn:pulumi:lab::deskyard::deskyard:workspace:Workspace${component}${kind}::{name}"
+    return asdict(Change("update", kind, name, urn))
+
+
 @dataclass
 class Laboratory:
     """Workspace `lab` with desktop dev1 and its backups, and what becomes of desktop copy: its vault and its engine.
@@ -70,6 +78,7 @@ class Laboratory:
     delivered: list[Any] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     capped: list[Mapping[str, int | None]] = field(default_factory=list)
+    pending: list[dict[str, Any]] = field(default_factory=list)
     fault: Callable[[str], None] = lambda _: None
 
     @property
@@ -123,6 +132,9 @@ class Laboratory:
             self.content[COPY] = Content("empty", OWN_ID)
         self.fault("made")
 
+    def preview(self, _: str) -> dict[str, Any]:
+        return {"steps": self.pending}
+
     def keep(self, _: str, desktops: list[str], __: str) -> None:
         self.fault("keep")
         assert [self.machines.now[f"deskyard-lab.{name}"] for name in desktops] == ["running"]
@@ -151,6 +163,7 @@ def lab(machines: Machines, waits: list[Any], monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(final, "held", held)
     monkeypatch.setattr(final, "keep", found.keep)
     monkeypatch.setattr(workspace, "up", found.up)
+    monkeypatch.setattr(workspace, "preview", found.preview)
     monkeypatch.setattr(process_cap, "deliver", lambda _, caps: found.capped.append(caps))
     monkeypatch.setattr(key_delivery, "wanted", lambda *_: {"copy": {"anthropic": "sk-own"}, "dev1": {}})
     monkeypatch.setattr(key_delivery, "deliver", found.deliver)
@@ -187,7 +200,6 @@ def test_new_desktop_is_told_what_is_its_own_before_it_has_a_network(lab: Labora
     assert (identity["WAS"], identity["WAS_MAC"]) == ("dev1", first.mac)
     secrets = identity["SECRETS"].splitlines()
     assert "/etc/deskyard/agent-openclaw.env" in secrets and "/etc/deskyard/keys.env" in secrets
-    assert any(path.endswith("/deskyard/agent-device.pem") for path in secrets)
 
 
 def test_cap_of_the_first_ones_processes_is_lifted_where_the_new_ones_tier_has_none(lab: Laboratory) -> None:
@@ -196,6 +208,18 @@ def test_cap_of_the_first_ones_processes_is_lifted_where_the_new_ones_tier_has_n
     # Asked again by every `up`, since an older disk of it may come back.
     plan = declaration.declared(declaration.read_workspace("lab")).plan
     assert process_cap.wanted(plan) == {"copy": None}
+
+
+def test_task_that_is_at_work_in_the_workspace_by_now_is_waited_for(
+    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = declaration.declared(declaration.read_workspace("lab")).plan
+    with contextlib.ExitStack() as other:
+        lab.fault = lambda step: other.enter_context(turn.whole(plan.site, plan.name)) if step == "made" else None
+        # Said as it begins to wait: only then that task ends.
+        monkeypatch.setattr("deskyard.host.lock.say", lambda text: other.close() if "waiting" in text else None)
+        copying.copy(TARGET, "latest", TO)
+    assert (lab.content[COPY].text, lab.begun) == ("first", None)
 
 
 def test_up_asks_for_what_the_first_desktop_was_given_though_the_copy_was_killed(lab: Laboratory) -> None:
@@ -222,6 +246,18 @@ def test_dry_run_says_what_is_renewed_and_makes_nothing(lab: Laboratory, machine
     assert "lab/copy would be made, declared as lab/dev1 is: tier pro, image desktop, 10.91.7." in said
     assert "its own: SSH host keys" in said and "lab/dev1 stays as it is" in said
     assert (lab.ups, machines.moves, lab.file.read_text(), lab.begun) == ([], [], FILE, None)
+
+
+def test_dry_run_says_what_else_up_would_change(lab: Laboratory) -> None:
+    assert "changed with it" not in shown.would_copy_text(copying.would_copy(TARGET, "latest", TO))
+    lab.pending = [
+        a_step(GATEWAY, "lab-gateway"),
+        *(a_step(DESKTOP, f"lab-desktop-{each}-machine") for each in ("dev2", "copy")),
+    ]
+    found = copying.would_copy(TARGET, "latest", TO)
+    # The new one may have been declared by hand.
+    assert found["changed_besides"] == ["desktop dev2", "gateway"]
+    assert "changed with it, as declared since the last up: desktop dev2, gateway" in shown.would_copy_text(found)
 
 
 @pytest.mark.parametrize(

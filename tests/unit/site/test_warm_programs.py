@@ -9,7 +9,7 @@ from deskyard.plan.first_boot import desktop_first_boot
 from deskyard.plan.warm import MAC, template_desktop
 from deskyard.site.libvirt.warm.guest import programs
 
-PREPARE, IDENTITY = programs()
+PREPARE, FORGET, IDENTITY = programs()
 ROLES = tree() / "ansible" / "roles"
 
 
@@ -52,7 +52,8 @@ def test_no_key_is_made_before_the_kernel_has_drawn_new_random_numbers() -> None
 
 def test_values_come_by_standard_input_alone() -> None:
     assert ". /dev/stdin" in PREPARE and "$1" not in PREPARE
-    assert "sys.stdin" in IDENTITY and "sys.argv" not in IDENTITY
+    for program in (FORGET, IDENTITY):
+        assert "sys.stdin" in program and "sys.argv" not in program
 
 
 def test_template_knows_the_network_by_a_mac_that_no_machine_has() -> None:

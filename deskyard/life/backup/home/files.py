@@ -14,6 +14,7 @@ from deskyard.declaration import declaration
 from deskyard.engine import running
 from deskyard.engine.backend import machines_of
 from deskyard.errors import ConfigError, SiteError
+from deskyard.guest.identity import homes
 from deskyard.host.progress import step
 from deskyard.host.vm.ext4 import DamagedError
 from deskyard.life import power
@@ -63,6 +64,14 @@ class Place(Protocol):
         """Write a file whole or not at all."""
 
 
+@dataclass(frozen=True)
+class _Rules:
+    """What may come: links that lead anywhere, as on the desktop; nothing that another's agent is known by."""
+
+    any_link: bool
+    another: bool
+
+
 @dataclass
 class _Load:
     """The nodes that will be brought, by their path below the folder; each folder before what is in it."""
@@ -108,7 +117,8 @@ def get(target: str, wanted: Wanted) -> dict[str, Any]:
         # What is wrong with it is said before a disk is read for minutes.
         _desktop(target, wanted)
     with _opened(target, wanted.backup) as (found, tree):
-        load = _load(tree, tree.find(wanted.path, target), wanted, any_link=into is _on_desktop)
+        rules = _Rules(any_link=into is _on_desktop, another=into is _on_desktop and wanted.to != target)
+        load = _load(tree, tree.find(wanted.path, target), wanted, rules)
         load = into(tree, load, target, wanted)
         counts = {word: load.count(kind) for kind, word in WORD.items()}
         done = {"desktop": target, "backup": found.id, "path": wanted.path, "to": wanted.to}
@@ -182,12 +192,12 @@ def _desktop(target: str, wanted: Wanted) -> tuple[WorkspacePlan, str, list[byte
     return planned, name, top
 
 
-def _load(tree: Tree, top: Node, wanted: Wanted, *, any_link: bool) -> _Load:
-    """The nodes of a tree to bring; with `any_link` a link may lead anywhere, as it did on the desktop."""
+def _load(tree: Tree, top: Node, wanted: Wanted, rules: _Rules) -> _Load:
+    """The nodes of a tree to bring."""
     load, base = _Load(), top.path.rpartition(b"/")[0]
     for node in (top, *(tree.below(top, MOST_BROUGHT) if top.kind == "folder" else ())):
         try:
-            why = _left_out(tree, load, top, node, any_link=any_link)
+            why = _left_out(tree, load, top, node, rules)
         except DamagedError as error:
             tree.lose(node.path, error.reason)
             continue
@@ -201,15 +211,17 @@ def _load(tree: Tree, top: Node, wanted: Wanted, *, any_link: bool) -> _Load:
     return load
 
 
-def _left_out(tree: Tree, load: _Load, top: Node, node: Node, *, any_link: bool) -> str:
+def _left_out(tree: Tree, load: _Load, top: Node, node: Node, rules: _Rules) -> str:
     """Why something is not brought; empty if it is."""
+    if rules.another and homes.is_own(b"/".join(node.path.split(b"/")[3:])):
+        return "is of that desktop alone: by it its agent is known, or its browser locks a profile"
     if node.kind == "other":
         return "is a device, a pipe or a socket"
     if node.kind == "file" and node.entry.size > tree.disk_size:
         return f"is {node.entry.size >> 20} MiB long, more than its disk has: most of it is empty"
     if node.kind == "link":
         load.links[node.path] = leads_to = tree.disk.link(node.entry)
-        if not any_link and not _stays_within(top.path, node.path, leads_to):
+        if not rules.any_link and not _stays_within(top.path, node.path, leads_to):
             return f"is a link that leads out of {top.shown}: to {shown(leads_to)}"
     return ""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import SiteError
-from deskyard.guest.identity import from_backup, from_template
+from deskyard.guest.identity import from_backup, from_template, homes
 from deskyard.plan.warm import assignments
 from deskyard.site.guest_program import source
 from deskyard.site.libvirt import agent, documents
@@ -14,19 +14,22 @@ from deskyard.site.libvirt import agent, documents
 PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
 
 
-def programs() -> tuple[str, str]:
-    """The texts of the programs: what makes a template, and what makes a machine itself."""
-    return (Path(__file__).parent / "prepare.sh").read_text(), source(from_template)
+def programs() -> tuple[str, str, str]:
+    """The texts of the programs: the two that make a template, and what makes a machine itself."""
+    return (Path(__file__).parent / "prepare.sh").read_text(), source(homes), source(from_template)
 
 
-def prepare(machine: Any, values: Mapping[str, str], seconds: float) -> None:
-    """Make a machine a template; raises `SiteError` with what it said if that fails."""
-    _run(machine, "prepare", ["/bin/sh", "-c", programs()[0]], assignments(values), seconds)
+def prepare(machine: Any, name: str, values: Mapping[str, str], seconds: float) -> None:
+    """Make a machine of this host name a template; raises `SiteError` with what it said if that fails."""
+    prepared, forgetting, _ = programs()
+    _run(machine, "prepare", ["/bin/sh", "-c", prepared], assignments(values), seconds)
+    # Behind that: its agent is stopped by now.
+    _run(machine, "forget", [*PYTHON, forgetting], name, seconds)
 
 
 def become(machine: Any, values: Mapping[str, str], seconds: float) -> None:
     """Make a machine itself; raises `SiteError` with what it said if that fails."""
-    _run(machine, "identity", [*PYTHON, programs()[1]], _pairs(values), seconds)
+    _run(machine, "identity", [*PYTHON, programs()[-1]], _pairs(values), seconds)
 
 
 def become_another(machine: Any, values: Mapping[str, str], seconds: float) -> None:

@@ -19,7 +19,7 @@ import libvirt
 from deskyard.errors import SiteError
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
-from deskyard.plan.warm import HOME, SYSTEM, Template, disk_name, layout, template_first_boot
+from deskyard.plan.warm import HOME, HOSTNAME, SYSTEM, Template, disk_name, layout, template_first_boot
 from deskyard.plan.workspace import MachinePlan
 from deskyard.site.libvirt import agent, documents, storage
 from deskyard.site.libvirt.kinds.volume import SeedKind
@@ -137,7 +137,7 @@ def _prepare(machine: Any, wanted: Wanted) -> None:
         if code != 0 or not output.strip():
             reason = f"its desktop was not drawn: {output.strip() or 'no wallpaper in time'}"
             raise SiteError("template", machine.name(), reason, f"see {documents.console_log(machine.name())}")
-    guest.prepare(machine, {"NETWORK": json.dumps(wanted.first_boot.network_config)}, PREPARE_SECONDS)
+    guest.prepare(machine, HOSTNAME, {"NETWORK": json.dumps(wanted.first_boot.network_config)}, PREPARE_SECONDS)
 
 
 def _pause(machine: Any, seconds: float) -> None:
