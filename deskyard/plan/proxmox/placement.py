@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from deskyard.errors import ConfigError
 from deskyard.model.proxmox import Cluster
@@ -69,7 +70,7 @@ def place(site: str, cluster: Cluster, needs: Sequence[Need], view: ClusterView,
         if need.owner.machine in placed:
             continue
         try:
-            room = _best(site, cluster, need, rooms, disks, placed)
+            room = _best(site, cluster, need, rooms or _none(site, cluster, view), disks, placed)
         except (ConfigError, NoRoom) as error:
             if need not in spare:
                 raise
@@ -97,6 +98,16 @@ def _rooms(cluster: Cluster, view: ClusterView) -> dict[str, _Room]:
     return rooms
 
 
+def _none(site: str, cluster: Cluster, view: ClusterView) -> NoReturn:
+    """Say that there is no node at all: for now, if those that the site may use are only off."""
+    chosen = sorted(node.name for node in view.nodes if cluster.nodes.picks(node.name))
+    if not chosen:
+        reason, remedy = "the cluster has none of the nodes that the site may use", "mend `nodes`, see ./inv site.check"
+        raise ConfigError(f"site {site}", None, reason, remedy)
+    reason = f"no node that it may use is online: {', '.join(chosen)}"
+    raise NoRoom(f"site {site}", None, reason, "start one of them, or look with ./inv site.check")
+
+
 class _Disks:
     """Free space of the storage of disks, by node; a shared one is the same for all."""
 
@@ -120,6 +131,10 @@ def _best(
     if cluster.zone.kind == "simple" and placed:
         # A simple zone joins nothing: all machines of a workspace have to be on one node.
         candidates = [room for room in candidates if room.name in placed.values()]
+        if not candidates:
+            there = ", ".join(sorted(set(placed.values())))
+            reason = f"{need.owner.workspace} is on {there}, which is not online, and its zone joins no other node"
+            raise NoRoom(f"site {site}", None, reason, "start that node, or look with ./inv site.check")
     why = _Why(site, need, [room.name for room in candidates])
     candidates = why.kept([room for room in candidates if need.image in room.images], "template of the image")
     candidates = why.kept(

@@ -192,7 +192,7 @@ def test_all_machines_of_a_workspace_in_a_simple_zone_are_on_one_node() -> None:
         (PaperCluster(memory_gib=3), {}, NoRoom, "no node has 4096 MiB of memory"),
         (PaperCluster(free_gib=2), {}, NoRoom, "no node has space on its storage"),
         (PaperCluster(vcpus=1), {}, ConfigError, "no node has 2 CPUs"),
-        (PaperCluster(), {"nodes": {"only": ["elsewhere"]}}, ConfigError, "no node has template"),
+        (PaperCluster(), {"nodes": {"only": ["elsewhere"]}}, ConfigError, "has none of the nodes"),
         (PaperCluster(), {"vm_ids": {"first": 200, "last": 200}}, ConfigError, "nothing free"),
         (PaperCluster(), {"quotas": {"desktops": 1}}, ConfigError, "would be 2"),
         (PaperCluster(), {"quotas": {"vcpus": 4}}, ConfigError, "would be 5"),
@@ -207,6 +207,27 @@ def test_what_finds_no_place_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(error, match=reason):
         cluster.plan(workspace("research", "a", "b"), rack(**changes))
+
+
+def _without(view: ClusterView, *off: str) -> ClusterView:
+    return replace(view, nodes=tuple(replace(node, online=node.name not in off) for node in view.nodes))
+
+
+def test_nodes_that_are_off_are_waited_for_rather_than_missed() -> None:
+    cluster, declared = PaperCluster(nodes=2), workspace("research", "a")
+    names = [node.name for node in cluster.view().nodes]
+    with pytest.raises(NoRoom, match=f"no node that it may use is online: {', '.join(names)}"):
+        plan_on_cluster(declared, rack(), _without(cluster.view(), *names))
+    # With one that runs there is no need of the other.
+    _, plan = plan_on_cluster(declared, rack(), _without(cluster.view(), names[0]))
+    assert {machine.node for machine in plan.machines()} == {names[1]}
+
+
+def test_node_to_which_a_simple_zone_binds_a_workspace_is_waited_for_while_it_is_off() -> None:
+    cluster, site = PaperCluster(nodes=2), rack(zone={"kind": "simple"})
+    there = _made(cluster, workspace("research", "a"), site).gateway.node
+    with pytest.raises(NoRoom, match=f"research is on {there}, which is not online"):
+        plan_on_cluster(workspace("research", "a", "b"), site, _without(cluster.view(), there))
 
 
 def test_quotas_count_what_others_have_and_nothing_of_oneself_twice() -> None:
