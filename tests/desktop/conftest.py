@@ -27,6 +27,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         patch.setenv("DESKYARD_HOME", str(folder / "home"))
         lab = Lab(folder / "yard", planned("desk", "other"))
         patch.setattr(daemon, "inside", lab.inside)
+        # Whether or not a hypervisor of ours runs on this machine.
+        patch.setattr(daemon, "namespace", lambda: lab.yard.name)
         with lab:
             yield lab
 
