@@ -17,6 +17,8 @@ from tests.support import npm
 from tests.support.requirements import need_programs
 
 READY_SECONDS = 300.0
+# Of a run that is worth a look at what it costs.
+LONG_SECONDS = 300.0
 
 SEED = int(os.environ.get("DESKYARD_SEED") or random.SystemRandom().randrange(2**32))
 # The other processes of a parallel run start from the same seed.
@@ -80,6 +82,19 @@ def _file(item: pytest.Item) -> str:
 def pytest_report_header() -> str:
     """Name the seed, so that a failure of a sample can be had again."""
     return f"seed of random samples: {SEED} (again with DESKYARD_SEED={SEED})"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say after a long run where its time went, in all of its processes."""
+    seconds: dict[str, float] = {}
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if isinstance(report, pytest.TestReport):
+            folder = "/".join(report.nodeid.split("/")[:2])
+            seconds[folder] = seconds.get(folder, 0.0) + report.duration
+    if sum(seconds.values()) > LONG_SECONDS:
+        longest = sorted(seconds.items(), key=lambda item: -item[1])
+        terminalreporter.section("seconds of all processes by folder")
+        terminalreporter.write_line("  ".join(f"{folder} {spent:.0f}" for folder, spent in longest))
 
 
 @pytest.fixture(scope="session")
