@@ -1,19 +1,36 @@
-"""Who may connect: programs of the desktop, and the gateway, which is its way out. Nobody else is answered."""
+"""Who may connect: programs of the desktop, and the gateway, which is its way out. Nobody else is answered.
 
+Pages of a browser in the desktop come from its loopback as programs do, and are nobody.
+"""
+
+import re
 import socket
 import struct
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from deskyard.computer.answers.answered import Answered
 from deskyard.computer.caller import LOOPBACK
+from deskyard.computer.problem import Problem, described
 from deskyard.wire.computer import SCOPES_HEADER
 
 TABLE = Path("/proc/net/route")
 SOCKETS = Path("/proc/net/tcp")
 ESTABLISHED = "01"
+# What programs call this machine. A page may call it by a name of its own, whose address it changes as it likes.
+OWN_NAMES = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?")
+PAGE = Problem(
+    HTTPStatus.FORBIDDEN,
+    "caller",
+    None,
+    "is a page of a browser, or names another host than 127.0.0.1",
+    "ask from a program, at http://127.0.0.1 and without the headers Origin and Sec-Fetch-Site",
+)
 
 
 class Peers:
@@ -25,7 +42,11 @@ class Peers:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what comes from a peer that may ask."""
-        if scope["type"] == "lifespan" or self._is_known(scope.get("client")):
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope.get("client") and scope["client"][0] in LOOPBACK and is_page(Headers(scope=scope)):
+            await Answered(described(PAGE), PAGE.status)(scope, receive, send)
+        elif self._is_known(scope.get("client")):
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
@@ -36,6 +57,17 @@ class Peers:
     def _is_known(self, client: Any) -> bool:
         # Asked each time: a desktop that starts from saved memory gets its address after the service has begun.
         return client is not None and (client[0] in LOOPBACK or client[0] in gateways(self._table.read_text()))
+
+
+def is_page(headers: Headers) -> bool:
+    """Whether a request of the desktop itself comes from a page of its browser, as far as its headers say.
+
+    Browsers name a page's origin wherever it may do harm or read. A program may name the service's own, as the SDK
+    does: the service has no pages.
+    """
+    host = headers.get("host", "").lower()
+    own = f"http://{host}"
+    return not OWN_NAMES.fullmatch(host) or "sec-fetch-site" in headers or headers.get("origin", own) != own
 
 
 def is_roots(connection: HTTPConnection, table: Path = SOCKETS) -> bool:

@@ -11,6 +11,7 @@ from unittest import mock
 import uvicorn
 
 from deskyard.computer.application import Part, create
+from deskyard.computer.peers import Peers
 from deskyard.host.deadline import Deadline
 from tests.support.listening import listening
 
@@ -28,10 +29,11 @@ class Served(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def served(parts: Sequence[Part]) -> Iterator[str]:
-    """Serve these parts on loopback; the address."""
+def served(parts: Sequence[Part], guarded: bool = True) -> Iterator[str]:
+    """Serve these parts on loopback, as a rule to nobody who may not ask; the address."""
     listener = listening()
-    config = uvicorn.Config(create(parts), log_level="warning", timeout_graceful_shutdown=1)
+    app = create(parts)
+    config = uvicorn.Config(Peers(app) if guarded else app, log_level="warning", timeout_graceful_shutdown=1)
     server = Served(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
