@@ -177,13 +177,16 @@ def move(source: Path, destination: Path, overwrite: bool) -> Entry:
 
 def remove(path: Path, recursive: bool) -> None:
     """Remove a file, a link or a directory; what a directory holds only where that is said."""
-    if path == Path("/") or path == Path.home():
-        remedy = "remove what stands in it, entry by entry"
-        raise Problem(HTTPStatus.FORBIDDEN, "path", str(path), "is never removed as a whole", remedy)
     with refusals(path):
         if not stat.S_ISDIR(path.lstat().st_mode):
             path.unlink()
-        elif recursive:
+            return
+        # By whatever way it is named: the home, and what the home is in.
+        home = Path(os.path.realpath(Path.home()))
+        if Path(os.path.realpath(path)) in (home, *home.parents):
+            remedy = "remove what stands in it, entry by entry"
+            raise Problem(HTTPStatus.FORBIDDEN, "path", str(path), "is never removed as a whole", remedy)
+        if recursive:
             shutil.rmtree(path)
         else:
             path.rmdir()

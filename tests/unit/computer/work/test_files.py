@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -193,11 +194,18 @@ def test_a_move_replaces_only_where_that_is_said(client: httpx.Client, folder: P
     assert (gone.status_code, gone.json()["error"]) == (404, "source")
 
 
-def test_the_home_is_never_removed(client: httpx.Client, home: Path) -> None:
-    for path in (str(home), "/"):
+def test_the_home_is_never_removed(client: httpx.Client, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A fault must cost the answer alone, and not the machine that tries it.
+    monkeypatch.setattr(shutil, "rmtree", lambda path: None)
+    (home / "inner").mkdir()
+    way_round = home.parent / "way-round"
+    way_round.symlink_to(home / "inner")
+    ways = (home, home / "inner/..", home.parent / "home/../home", home.parent, way_round / "..", "~", ".", "/", "//")
+    for path in map(str, ways):
         answer = client.delete("/v1/files", params={"path": path, "recursive": "true"})
-        assert answer.status_code == 403
-    assert home.is_dir()
+        assert (answer.status_code, answer.json()["reason"]) == (403, "is never removed as a whole"), path
+    assert client.delete("/v1/files", params={"path": str(way_round), "recursive": "true"}).status_code == 204
+    assert (home / "inner").is_dir(), "a link goes, and what it leads to stays"
 
 
 def test_changes_are_told_in_their_order(client: httpx.Client, folder: Path) -> None:
