@@ -23,6 +23,8 @@ from deskyard.computer.work.output import PATIENCE_SECONDS, Output
 
 SHELL = ("/bin/bash", "-l", "-c")
 CHUNK = 1 << 16
+# As much as a pipe can hold: what a process said before its end is within.
+MOST_LEFT = 32
 # Input that a process does not take for so long is refused.
 INPUT_SECONDS = 30.0
 # How long a terminal may still deliver what was written to it when its process is over.
@@ -60,7 +62,7 @@ class End:
     @staticmethod
     def of(returned: int) -> "End":
         """The end that the system reports, where a signal's number is negative."""
-        return End(returned, None) if returned >= 0 else End(-1, signal.Signals(-returned).name)
+        return End(returned, None) if returned >= 0 else End(-1, _name_of(-returned))
 
 
 class Process:
@@ -261,8 +263,9 @@ class Process:
         self.end = End.of(self._popen.wait())
         self._close_input()
         for descriptor in list(self._streams):
-            while self._read_some(descriptor):
-                pass
+            for _ in range(MOST_LEFT):
+                if not self._read_some(descriptor):
+                    break
         self._read_on()
         if self.order.terminal and self._streams:
             self._loop.call_later(TERMINAL_SECONDS, self._finish)
@@ -274,6 +277,14 @@ class Process:
         if not self.output.ended:
             self.output.finish()
             self.over.set()
+
+
+def _name_of(number: int) -> str:
+    """The name of a signal; most of those for real-time programs have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
 
 
 def _set(ready: "asyncio.Future[None]") -> None:

@@ -12,6 +12,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from deskyard.computer.work import process as process_module
 from deskyard.computer.work.part import Work
 from tests.unit.computer.serving import gone, served
 
@@ -98,6 +99,22 @@ def test_a_child_in_the_background_neither_holds_the_answer_up_nor_dies_of_it(cl
     assert result["timed_out"] is False
     os.kill(pid, 0)
     os.kill(pid, signal.SIGKILL)
+
+
+def test_a_signal_without_a_name_ends_a_command_as_any_other(client: httpx.Client) -> None:
+    assert (run(client, "kill -35 $$")["signal"], run(client, "true")["exit_code"]) == ("SIG35", 0)
+
+
+def test_a_child_that_never_stops_talking_does_not_hold_the_answer_up(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "CHUNK", 1)  # it says more than is read, on any machine
+    with served([Work(home)]) as url, httpx.Client(verify=False, base_url=url, timeout=20) as client:
+        try:
+            assert run(client, "yes & echo $! >talking; kill -KILL $$")["timed_out"] is False
+            assert client.get("/v1/processes").json() == {"processes": []}
+        finally:
+            os.kill(int((home / "talking").read_text()), signal.SIGKILL)
 
 
 def test_the_oldest_of_too_much_output_is_dropped_and_counted(client: httpx.Client) -> None:
