@@ -109,6 +109,14 @@ class Process:
         """Send a signal to the process and all that it started in its group."""
         self._require_running()
         try:
+            self._send(number)
+        except PermissionError as error:
+            reason = "runs by now as another account, such as root by sudo, and takes no signals of this one"
+            remedy = f"end it with the rights that it has: sudo kill -- -{self.pid}"
+            raise Problem(HTTPStatus.FORBIDDEN, "process", self.number, reason, remedy) from error
+
+    def _send(self, number: int) -> None:
+        try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
             # On a terminal it makes its group itself, a moment later. Until it is reaped, the number is its own.

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
@@ -21,7 +22,7 @@ from deskyard.computer.streams import ALIVE, ALIVE_SECONDS, event, last_id, or_s
 from deskyard.computer.work.attach import Attachment
 from deskyard.computer.work.output import Reader
 from deskyard.computer.work.paths import resolve
-from deskyard.computer.work.process import Order, Process, Size
+from deskyard.computer.work.process import End, Order, Process, Size
 from deskyard.computer.work.process_forms import argv_of, described, ending, signal_number, size
 from deskyard.computer.work.processes import Processes
 from deskyard.computer.work.telling import Telling
@@ -82,8 +83,9 @@ class ProcessRoutes:
         fields.done()
         process = self._processes.start(order)
         late = await self._finished(process, given, seconds)
-        # It has been told all of it: nobody asks again.
-        self._processes.forget(process)
+        if process.end:
+            # It has been told all of it: nobody asks again.
+            self._processes.forget(process)
         return Answered(_result(process, encoding, late))
 
     async def show(self, request: Request) -> Answered[answers.Process]:
@@ -150,17 +152,19 @@ class ProcessRoutes:
         return Order(argv, cwd, fields.names("environment"), stdin, terminal, tag, tells_output)
 
     async def _finished(self, process: Process, given: str | None, seconds: float) -> bool:
-        """Feed a process and wait for its end; whether it had to be killed because it took too long."""
+        """Feed a process and wait for its end; whether it took too long. Then it is killed, if it can be."""
         try:
             async with asyncio.timeout(seconds):
                 if given is not None:
                     await _feed(process, given.encode())
                 await process.over.wait()
         except TimeoutError:
-            await self._processes.end(process)
+            with contextlib.suppress(Problem):
+                await self._processes.end(process)
             return True
         except BaseException:
-            await self._processes.end(process)
+            with contextlib.suppress(Problem):
+                await self._processes.end(process)
             raise
         return False
 
@@ -205,7 +209,7 @@ async def _asked(request: Request) -> Fields:
 
 
 def _result(process: Process, encoding: str, timed_out: bool) -> answers.Ran:
-    """The whole output of a process that has ended."""
+    """The whole output of a process that has ended, or is left to itself because it cannot be ended."""
     said = {"stdout": bytearray(), "stderr": bytearray()}
     position = process.output.start
     while piece := process.output.after(position):
@@ -215,9 +219,9 @@ def _result(process: Process, encoding: str, timed_out: bool) -> answers.Ran:
         name: base64.b64encode(data).decode() if encoding == "base64" else data.decode(errors="replace")
         for name, data in said.items()
     }
-    assert process.end
+    end = process.end or End(-1, None)
     return {
-        "pid": process.pid, "exit_code": process.end.code, "signal": process.end.signal, "timed_out": timed_out,
+        "pid": process.pid, "exit_code": end.code, "signal": end.signal, "timed_out": timed_out,
         "stdout": texts["stdout"], "stderr": texts["stderr"], "lost_bytes": process.output.start,
         "untrusted": list(texts),
     }  # fmt: skip

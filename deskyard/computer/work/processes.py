@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import contextlib
 import signal
 from collections.abc import Callable
 from http import HTTPStatus
@@ -57,21 +58,22 @@ class Processes:
         self._all.pop(process.number, None)
 
     async def end(self, process: Process) -> None:
-        """Kill a process with its group, and wait until it is gone."""
+        """Kill a process with its group, and wait until it is gone; raises `Problem` where it takes no signals."""
         if process.end is None:
             process.signal(signal.SIGKILL)
         await process.over.wait()
 
     async def end_all(self) -> None:
-        """End every process with its group: kindly first, then not."""
+        """End every process with its group, as far as they can be: kindly first, then not."""
         running = self.running()
         for process in running:
-            process.signal(signal.SIGHUP)
-            process.signal(signal.SIGTERM)
-            process.signal(signal.SIGCONT)
+            with contextlib.suppress(Problem):
+                process.signal(signal.SIGHUP)
+                process.signal(signal.SIGTERM)
+                process.signal(signal.SIGCONT)
         if running:
             waits = [asyncio.create_task(process.over.wait()) for process in running]
             _, pending = await asyncio.wait(waits, timeout=LAST_SECONDS)
-            await asyncio.gather(*(self.end(process) for process in self.running()))
+            await asyncio.gather(*(self.end(process) for process in self.running()), return_exceptions=True)
             for wait in pending:
                 wait.cancel()

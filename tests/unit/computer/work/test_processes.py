@@ -1,9 +1,12 @@
 """Processes of a desktop by the service: run, followed, fed, ended."""
 
 import base64
+import contextlib
+import errno
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +234,52 @@ def test_the_end_of_the_service_ends_what_it_started(home: Path) -> None:
             child = int(said(socket, b"\n"))
     assert gone(process["pid"], 0.1)
     assert gone(child, 1)
+
+
+@pytest.fixture
+def rooted(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
+    """Processes that take no signals of the service's account, as what sudo started; in the end they are killed."""
+    rooted: set[int] = set()
+    send = os.killpg
+
+    def sends(pid: int, number: int) -> None:
+        if pid in rooted or not rooted:
+            # The first that is to be ended is root's.
+            rooted.add(pid)
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        send(pid, number)
+
+    monkeypatch.setattr(os, "killpg", sends)
+    yield rooted
+    for pid in rooted:
+        with contextlib.suppress(ProcessLookupError):
+            send(pid, signal.SIGKILL)
+
+
+def test_what_takes_no_signals_is_refused_with_the_remedy_and_stays_listed(home: Path, rooted: set[int]) -> None:
+    with served([Work(home)]) as url, httpx.Client(verify=False, base_url=url) as client:
+        process = start(client, ["sleep", "600"])
+        for answer in (
+            client.post(f"/v1/processes/{process['id']}/signal", json={"signal": "TERM"}),
+            client.delete(f"/v1/processes/{process['id']}"),
+        ):
+            assert (answer.status_code, answer.json()["error"]) == (403, "process")
+            assert f"sudo kill -- -{process['pid']}" in answer.json()["remedy"]
+        assert client.get(f"/v1/processes/{process['id']}").json()["running"] is True
+        # The service ends with what it cannot end, and ends what it can.
+        other = start(client, ["sleep", "600"])
+    assert gone(other["pid"], 1)
+    assert rooted == {process["pid"]}
+
+
+def test_a_command_that_takes_too_long_and_no_signals_is_answered_and_stays_listed(
+    home: Path, rooted: set[int]
+) -> None:
+    with served([Work(home)]) as url, httpx.Client(verify=False, base_url=url) as client:
+        result = run(client, ["sleep", "600"], timeout=1)
+        assert (result["timed_out"], result["exit_code"], result["signal"]) == (True, -1, None)
+        (left,) = client.get("/v1/processes").json()["processes"]
+        assert (left["pid"], left["running"]) == (result["pid"], True)
 
 
 @pytest.mark.parametrize(
