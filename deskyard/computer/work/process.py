@@ -81,6 +81,7 @@ class Process:
         self._held: set[int] = set()
         self._input = -1
         self._writing = asyncio.Lock()
+        self._room: asyncio.Future[None] | None = None
         self._popen = self._start()
         self.pid = self._popen.pid
         self._pidfd = os.pidfd_open(self.pid)
@@ -130,16 +131,16 @@ class Process:
             raise _conflict("terminal", self.number, "is not there", "start the process with one")
         _set_size(self._input, size)
 
-    async def write(self, data: bytes) -> None:
-        """Give the process input, as fast as it takes it."""
+    async def write(self, data: bytes, patience: float | None = INPUT_SECONDS) -> None:
+        """Give the process input, as fast as it takes it; it may take none for so many seconds, or for ever (None)."""
         async with self._writing:
             left = memoryview(data)
             try:
-                async with asyncio.timeout(INPUT_SECONDS):
-                    while left:
+                while left:
+                    async with asyncio.timeout(patience):
                         left = left[await self._write_some(left) :]
             except TimeoutError:
-                reason = f"was not read by the process for {INPUT_SECONDS:g} seconds"
+                reason = f"was not read by the process for {patience:g} seconds"
                 raise _conflict("stdin", len(left), reason, "send less at a time, or end the process") from None
 
     def close_input(self) -> None:
@@ -163,12 +164,15 @@ class Process:
             raise
 
     async def _writable(self, descriptor: int) -> None:
-        ready: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_writer(descriptor, _set, ready)
+        """Wait until the process takes more, or its input is closed."""
+        self._room = self._loop.create_future()
+        self._loop.add_writer(descriptor, _set, self._room)
         try:
-            await ready
+            await self._room
         finally:
-            self._loop.remove_writer(descriptor)
+            # Where it was closed, the number may be another's by now.
+            if descriptor == self._input:
+                self._loop.remove_writer(descriptor)
 
     def _require_running(self) -> None:
         if self.end is not None:
@@ -253,16 +257,22 @@ class Process:
         self._streams.pop(descriptor)
         self._held.discard(descriptor)
         if descriptor == self._input:
-            self._input = -1
+            self._give_up_input()
         os.close(descriptor)
         if self.end is not None and not self._streams:
             self._finish()
 
     def _close_input(self) -> None:
         if self._input >= 0 and self._input not in self._streams:
-            self._loop.remove_writer(self._input)
-            os.close(self._input)
-            self._input = -1
+            os.close(self._give_up_input())
+
+    def _give_up_input(self) -> int:
+        """Write no more, and let who waits for room know; the descriptor, to be closed."""
+        descriptor, self._input = self._input, -1
+        self._loop.remove_writer(descriptor)
+        if self._room:
+            _set(self._room)
+        return descriptor
 
     def _reap(self) -> None:
         """The process is over: take its exit code, and what it still said."""

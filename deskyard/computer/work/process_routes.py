@@ -170,12 +170,11 @@ class ProcessRoutes:
 
 
 async def _feed(process: Process, data: bytes) -> None:
-    try:
-        await process.write(data)
+    # As in any shell: it may end or close its input before it has read all, and take as long for it as the command may.
+    with contextlib.suppress(Problem):
+        await process.write(data, None)
+    with contextlib.suppress(Problem):
         process.close_input()
-    except Problem:
-        # It need not read what it is given, as in any shell.
-        return
 
 
 async def _events(process: Process, reader: Reader) -> AsyncIterator[bytes]:

@@ -1,5 +1,6 @@
 """Processes of a desktop by the service: run, followed, fed, ended."""
 
+import asyncio
 import base64
 import contextlib
 import errno
@@ -15,8 +16,10 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from deskyard.computer.problem import Problem
 from deskyard.computer.work import process as process_module
 from deskyard.computer.work.part import Work
+from deskyard.computer.work.process import Order, Process
 from tests.unit.computer.serving import gone, served
 
 
@@ -151,6 +154,57 @@ def test_input_reaches_a_process_until_it_is_closed(client: httpx.Client) -> Non
     whole, events = followed(client, process["id"])
     assert whole == b"a" * 200_000 + b"b"
     assert events[-1]["exit_code"] == 0
+
+
+def test_a_command_may_take_its_input_late(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "INPUT_SECONDS", 0.1)
+    assert run(client, ["bash", "-c", "sleep 1; wc -c"], stdin="x" * 200_000)["stdout"].strip() == "200000"
+
+
+def test_a_command_need_not_read_what_it_is_given(client: httpx.Client) -> None:
+    assert run(client, "exit 4", stdin="x" * 200_000)["exit_code"] == 4
+
+
+def test_input_that_is_taken_slowly_is_waited_for_as_long_as_some_is_taken(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    taking = f"for _ in 1 2 3 4; do read -r _ <{gate}; head -c 65536 >/dev/null; echo taken; done"
+
+    async def scenario() -> list[bytes]:
+        loop, ahead = asyncio.get_running_loop(), 0.0
+        clock = loop.time
+        monkey.setattr(loop, "time", lambda: clock() + ahead)
+        process = Process("1", Order(("bash", "-c", taking), tmp_path, stdin=True))
+        reader, heard = process.output.read_from(0), []
+        writing = asyncio.create_task(process.write(b"x" * 4 * 65536))
+        for _ in range(4):
+            await asyncio.to_thread(gate.write_text, "\n")
+            piece = await asyncio.wait_for(reader.next(), 60)
+            heard.append(piece.data if piece else b"")
+            ahead += 20
+        await writing
+        await process.over.wait()
+        return heard
+
+    with pytest.MonkeyPatch.context() as monkey:
+        assert asyncio.run(scenario()) == [b"taken\n"] * 4
+
+
+def test_who_waits_to_give_input_hears_of_the_end_of_the_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        # What it leaves behind holds its input open.
+        command = "sleep 600 <&0 & echo begun; wait"
+        process = Process("1", Order(("bash", "-c", command), tmp_path, stdin=True))
+        try:
+            assert await process.output.read_from(0).next()
+            writing = asyncio.create_task(process.write(b"x" * 200_000))
+            os.kill(process.pid, signal.SIGKILL)
+            with pytest.raises(Problem, match="has ended"):
+                await asyncio.wait_for(writing, 20)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+    asyncio.run(scenario())
 
 
 def test_a_signal_reaches_a_process(client: httpx.Client) -> None:
