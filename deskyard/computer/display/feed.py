@@ -17,6 +17,7 @@ from deskyard.computer.streams import ALIVE, ALIVE_SECONDS, event, last_id, or_s
 from deskyard.wire.computer import SEE
 
 MOST_FEEDS = 64
+WENT_WRONG = 1011
 
 
 class Feed:
@@ -74,16 +75,27 @@ class Feed:
             return
         await socket.accept()
         sending = asyncio.ensure_future(self._send(socket, after, kinds))
+        leaving = asyncio.ensure_future(_left(socket))
         try:
-            # Nothing is expected of the listener but its leaving.
-            while (await socket.receive())["type"] != "websocket.disconnect":
-                pass
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             sending.cancel()
-            await asyncio.wait([sending])
+            leaving.cancel()
+            await asyncio.wait({sending, leaving})
+        if not sending.cancelled():
+            # A listener that hears nothing more must know: it comes again for what it missed.
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                await socket.close(WENT_WRONG)
+            sending.result()
 
     async def _send(self, socket: WebSocket, after: int, kinds: frozenset[str]) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             async with contextlib.aclosing(self._events(after, kinds)) as events:  # type: ignore[type-var]
                 async for happened in events:
                     await socket.send_json(happened)
+
+
+async def _left(socket: WebSocket) -> None:
+    """Return when the listener leaves; nothing else is expected of it."""
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass

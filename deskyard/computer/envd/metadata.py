@@ -7,7 +7,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from deskyard.computer.problem import Problem
-from deskyard.computer.work.paths import refusals
+from deskyard.computer.work.paths import refusals, shown
 
 HEADER = "x-metadata-"
 SPACE = "user.e2b."
@@ -39,9 +39,10 @@ def replace(file: int, path: Path, notes: Mapping[str, str]) -> None:
 def read(path: Path) -> dict[str, str]:
     """The notes beside a file; none where its file system keeps none."""
     try:
-        return {name.removeprefix(SPACE): os.getxattr(path, name).decode(errors="replace") for name in _names(path)}
+        notes = {name: os.getxattr(path, name).decode(errors="replace") for name in _names(path)}
     except OSError:
         return {}
+    return {shown(name.removeprefix(SPACE)): text for name, text in notes.items()}
 
 
 def _names(file: int | Path) -> list[str]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from deskyard.computer.answers import work as answers
-from deskyard.computer.work.paths import refusals
+from deskyard.computer.work.paths import refusals, shown
 
 FILE = "file"
 DIRECTORY = "directory"
@@ -54,8 +54,8 @@ def look(path: Path) -> Entry:
         except OSError:
             kind = 0
     return Entry(
-        name=path.name or "/",
-        path=str(path),
+        name=shown(path.name) or "/",
+        path=shown(str(path)),
         type=FILE if stat.S_ISREG(kind) else DIRECTORY if stat.S_ISDIR(kind) else OTHER,
         size=seen.st_size,
         mode=stat.S_IMODE(seen.st_mode),
@@ -63,7 +63,7 @@ def look(path: Path) -> Entry:
         owner=_owner(seen.st_uid),
         group=_group(seen.st_gid),
         modified=datetime.fromtimestamp(seen.st_mtime, UTC),
-        link=link,
+        link=None if link is None else shown(link),
     )
 
 

@@ -48,6 +48,11 @@ def resolve(home: Path, path: object, field: str = "path") -> Path:
     return home / below_home
 
 
+def shown(path: str) -> str:
+    """A path or name of the file system as text: bytes that are no UTF-8, which an answer cannot hold, as escapes."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
 @contextlib.contextmanager
 def refusals(path: Path, field: str = "path") -> Iterator[None]:
     """Say what the system refuses about a path as a `Problem`."""
@@ -56,4 +61,4 @@ def refusals(path: Path, field: str = "path") -> Iterator[None]:
     except OSError as error:
         unknown = (HTTPStatus.INTERNAL_SERVER_ERROR, error.strerror or "failed", "look at the path in a terminal")
         status, reason, remedy = REFUSALS.get(error.errno or 0, unknown)
-        raise Problem(status, field, str(path), reason, remedy) from error
+        raise Problem(status, field, shown(str(path)), reason, remedy) from error

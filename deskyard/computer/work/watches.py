@@ -13,7 +13,7 @@ from pathlib import Path
 from deskyard.computer.problem import Problem
 from deskyard.computer.work import inotify
 from deskyard.computer.work.files import UNFINISHED
-from deskyard.computer.work.paths import refusals
+from deskyard.computer.work.paths import refusals, shown
 
 MOST_WATCHES = 32
 MOST_DIRECTORIES = 8192
@@ -151,7 +151,7 @@ class Watch:
         return True
 
     def _note(self, kind: str, path: str) -> None:
-        change = Change(kind, path)
+        change = Change(kind, shown(path))
         if self._changes and self._changes[-1] == change and kind != LOST:
             return
         if len(self._changes) >= MOST_CHANGES:

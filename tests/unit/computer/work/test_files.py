@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from deskyard.computer.problem import Problem, described
+from deskyard.computer.work.entries import look
 from deskyard.computer.work.files import UNFINISHED
 
 
@@ -247,6 +249,22 @@ def test_a_recursive_watch_sees_what_is_in_new_directories(client: httpx.Client,
         ("created", "new/inner/file"),
     ):
         assert wanted in changes
+
+
+def test_names_that_are_no_utf_8_are_listed_told_and_refused_with_escapes(client: httpx.Client, folder: Path) -> None:
+    odd, escaped = folder / os.fsdecode(b"\xff\xe9"), r"\udcff\udce9"
+    odd.mkdir()
+    (folder / "link").symlink_to(odd)
+    listed = client.get("/v1/files", params={"path": str(folder), "depth": 2})
+    assert listed.status_code == 200, listed.text
+    link, entry = listed.json()["entries"]
+    assert (entry["name"], entry["path"], link["link"]) == (escaped, f"{folder}/{escaped}", f"{folder}/{escaped}")
+    watching = Watching(client, folder)
+    odd.rmdir()
+    assert watching.changes() == [("removed", escaped)]
+    with pytest.raises(Problem) as refused:
+        look(odd)
+    json.dumps(described(refused.value), ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize(
