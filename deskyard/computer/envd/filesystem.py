@@ -113,6 +113,7 @@ class Filesystem:
         _require(request)
         name = str(message.get("watcherId", ""))
         self._with_entries.discard(name)
+        self._watches.find(name)
         self._watches.stop(name)
         return {}
 

@@ -61,7 +61,7 @@ class StandingWatches:
         watch.is_kept = True
         task = asyncio.create_task(self._telling.watch(id, watch))
         self._standing[id] = (task, path, recursive)
-        task.add_done_callback(lambda _: self._standing.pop(id, None))
+        task.add_done_callback(lambda _: self._forget(id))
         return Answered({**self._described(id), "event": event}, HTTPStatus.CREATED)
 
     async def _stop(self, request: Request) -> Response:
@@ -73,6 +73,11 @@ class StandingWatches:
         self._watches.stop(id)
         await asyncio.wait([task])
         return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    def _forget(self, id: str) -> None:
+        self._standing.pop(id, None)
+        # Where its directory is gone, it is over by itself, and leaves its place.
+        self._watches.stop(id)
 
     def _described(self, id: str) -> answers.Watch:
         _, path, recursive = self._standing[id]

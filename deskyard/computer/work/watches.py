@@ -50,6 +50,7 @@ class Watch:
         self.root = root
         self._recursive = recursive
         self.is_kept = False  # it never gives way to a new one
+        self.is_listened_to = False  # somebody waits for its changes
         self._changes: collections.deque[Change] = collections.deque()
         self._directories: dict[int, str] = {}
         self._hidden_moves: set[int] = set()
@@ -87,20 +88,29 @@ class Watch:
 
     async def next(self) -> list[Change]:
         """Wait for the next changes; empty when the watch is over."""
-        while not (changes := self.taken()) and self._queue >= 0:
-            await self._woken.wait()
+        self.is_listened_to = True
+        try:
+            while not (changes := self.taken()) and self._queue >= 0:
+                await self._woken.wait()
+        finally:
+            self.is_listened_to = False
+            self.asked = self._loop.time()
         return changes
 
     def _read(self) -> None:
         for happening in inotify.read(self._queue):
             self._take(happening)
+            if self._queue < 0:
+                return
 
     def _take(self, happening: inotify.Happening) -> None:
         if happening.mask & inotify.IGNORED:
-            self._directories.pop(happening.watch, None)
+            if self._directories.pop(happening.watch, None) == "":
+                # The root is gone for good: one that is made anew in its place is another.
+                self.close()
             return
         directory = self._directories.get(happening.watch, "")
-        if happening.mask & (inotify.DELETE_SELF | inotify.MOVE_SELF):
+        if happening.mask & (inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.UNMOUNT):
             # Of a directory below the root, its parent has said so already.
             if directory == "":
                 self._note(REMOVED, "")
@@ -182,9 +192,9 @@ class Watches:
         return self._open[name]
 
     def stop(self, name: str) -> None:
-        """End a watch."""
-        self.find(name).close()
-        self._open.pop(name)
+        """End a watch; one that is over already, or gave way to another, may be ended again."""
+        if watch := self._open.pop(name, None):
+            watch.close()
 
     def stop_all(self) -> None:
         """End every watch."""
@@ -192,9 +202,9 @@ class Watches:
             self.stop(name)
 
     def _forget(self) -> None:
-        others = [name for name, watch in self._open.items() if not watch.is_kept]
-        name = min(others, key=lambda name: self._open[name].asked)
-        if asyncio.get_running_loop().time() - self._open[name].asked < FORGOTTEN_SECONDS:
+        others = [name for name, watch in self._open.items() if not (watch.is_kept or watch.is_listened_to)]
+        name = min(others, key=lambda name: self._open[name].asked, default=None)
+        if name is None or asyncio.get_running_loop().time() - self._open[name].asked < FORGOTTEN_SECONDS:
             reason = f"would be more than {MOST_WATCHES} at once"
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "watcher", None, reason, "end one that is not needed")
         self.stop(name)
