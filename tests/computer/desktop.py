@@ -249,7 +249,7 @@ class Service:
 class Recorder:
     """A window of the test's own that notes every key and button that comes to it."""
 
-    def __init__(self, display: str, pings: bool = True) -> None:
+    def __init__(self, display: str, pings: bool = True, kind: Sequence[int] = ()) -> None:
         self.c = c = XConnection(display)
         self.id = c.x.generate_id()
         mask = xproto.EventMask
@@ -271,6 +271,10 @@ class Recorder:
         self.title("recorder")
         if pings:
             c.core.ChangeProperty(0, self.id, c.atom("WM_PROTOCOLS"), xproto.Atom.ATOM, 32, 1, [c.atom("_NET_WM_PING")])
+        if kind:
+            c.core.ChangeProperty(
+                0, self.id, c.atom("_NET_WM_WINDOW_TYPE"), xproto.Atom.ATOM, 32, len(kind), list(kind)
+            )
         hints = [1, 1, *[0] * 7]  # it takes the keyboard's focus
         c.core.ChangeProperty(0, self.id, c.atom("WM_HINTS"), c.atom("WM_HINTS"), 32, 9, hints)
         c.core.MapWindow(self.id)

@@ -115,7 +115,8 @@ class Clipboard:
         if not any(read.target == self._asking for read in self._reads):
             self._asking, self._parts = "", None
         for read in reads:
-            give(read.future)
+            if read.future.set_running_or_notify_cancel():  # else whoever asked waits no more
+                give(read.future)
         if self._c is not None:
             self._ask(self._c)
 

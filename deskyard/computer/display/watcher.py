@@ -4,11 +4,13 @@ import os
 import select
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+import xcffib
 import xcffib.damage
 import xcffib.randr
 import xcffib.xfixes
@@ -104,7 +106,12 @@ class Watcher:
                 self._c = XConnection(self._display)
                 self._begin(self._c)
                 self._hear(self._c)
-            except (ScreenGone, *REFUSED):
+            except (ScreenGone, xcffib.ConnectionException):
+                self._drive.held = []  # it went with the server
+                self._lost()
+            except Exception:
+                # Nothing that a program does to the screen may end this thread: all that is seen and told hangs on it.
+                traceback.print_exc()
                 self._lost()
             finally:
                 if self._c is not None:
@@ -118,7 +125,6 @@ class Watcher:
         if self.ready.is_set():
             self.ready.clear()
             self._known = {}
-            self._drive.held = []
             self._log.tell("screen.gone", {})
         while (call := self._next_call()) is not None:
             _, future = call

@@ -97,7 +97,7 @@ def place(c: XConnection, window: int, field: str) -> Rectangle:
 
 def states(c: XConnection, window: int) -> list[str]:
     """The states of a window, such as `fullscreen`; a minimised one is `hidden`."""
-    return [c.name(atom).removeprefix("_NET_WM_STATE_").lower() for atom in c.numbers(window, "_NET_WM_STATE")]
+    return [name.removeprefix("_NET_WM_STATE_").lower() for name in c.names(c.numbers(window, "_NET_WM_STATE"))]
 
 
 def described(c: XConnection, window: int) -> Window | None:
@@ -106,9 +106,7 @@ def described(c: XConnection, window: int) -> Window | None:
     if where is None:
         return None
     called = names(c, window)
-    kinds = [
-        c.name(atom).removeprefix("_NET_WM_WINDOW_TYPE_").lower() for atom in c.numbers(window, "_NET_WM_WINDOW_TYPE")
-    ]
+    kinds = c.names(c.numbers(window, "_NET_WM_WINDOW_TYPE"))
     return {
         "id": window,
         "pid": next(iter(c.numbers(window, "_NET_WM_PID")), None),
@@ -118,7 +116,7 @@ def described(c: XConnection, window: int) -> Window | None:
         "geometry": where.as_list(),
         "frame": c.numbers(window, "_NET_FRAME_EXTENTS") or [0, 0, 0, 0],
         "state": states(c, window),
-        "kind": kinds[0] if kinds else "normal",
+        "kind": kinds[0].removeprefix("_NET_WM_WINDOW_TYPE_").lower() if kinds else "normal",
         "transient_for": next(iter(c.numbers(window, "WM_TRANSIENT_FOR")), None),
     }
 

@@ -1,7 +1,7 @@
 """Connections to the X server, one for each thread that asks it; they are opened again when the server comes back."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -92,10 +92,17 @@ class XConnection:
         return self._atoms[name]
 
     def name(self, atom: int) -> str:
-        """The name of a number of the server."""
+        """The name of a number of the server; nothing for one that is no name: any program may write such a number."""
         if atom not in self._names:
-            self._names[atom] = bytes(self.core.GetAtomName(atom).reply().name.raw).decode("latin-1")
+            try:
+                self._names[atom] = bytes(self.core.GetAtomName(atom).reply().name.raw).decode("latin-1")
+            except xcffib.Error:
+                return ""
         return self._names[atom]
+
+    def names(self, atoms: Iterable[int]) -> list[str]:
+        """The names of those of these numbers that are names."""
+        return [name for atom in atoms if (name := self.name(atom))]
 
     def ask_property(self, window: int, name: str) -> Any:
         """Ask for a property, so that more may be asked before the answer (`answer`) is waited for."""
