@@ -2,9 +2,11 @@
 
 import xcffib.xproto as xproto
 
-from tests.computer.desktop import PATIENCE, Recorder, Service, XServer, in_front
+from deskyard.computer.display.x_server import XConnection
+from tests.computer.desktop import PATIENCE, Recorder, Service, XServer
 
 NO_NAME = 0  # the server has none for it
+GONE = 1  # no window has this number
 
 
 def name_by_nothing(recorder: Recorder, kind: str) -> None:
@@ -43,3 +45,18 @@ def test_a_fault_in_hearing_ends_neither_the_thread_nor_what_is_held(service: Se
     recorder.title("heard again")
     service.wait("window.title", match={"title": "heard again"}, after=before)
     service.did({"type": "up", "key": "F5"})
+
+
+def test_what_was_asked_about_a_window_that_is_gone_does_not_count_as_the_end_of_the_screen(
+    service: Service, recorder: Recorder
+) -> None:
+    before = service.last()
+
+    def ask(c: XConnection) -> None:
+        c.core.ChangeWindowAttributes(GONE, xproto.CW.EventMask, [xproto.EventMask.PropertyChange])
+        c.settle()
+
+    service.part._listening().call(ask).result(PATIENCE)
+    recorder.title("heard on")
+    service.wait("window.title", match={"title": "heard on"}, after=before)
+    assert "screen.gone" not in [event["event"] for event in service.part.log.since(before)[0]]

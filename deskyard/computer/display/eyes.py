@@ -53,7 +53,7 @@ class Eyes:
             c = self.line.get()
             c.extension(xcffib.damage).Subtract(self._damage, 0, self._parts)
             changed = c.extension(xcffib.xfixes).FetchRegion(self._parts).reply()
-            while c.poll() is not None:
+            while c.heard() is not None:
                 pass
             if len(changed.rectangles):
                 self.state += 1

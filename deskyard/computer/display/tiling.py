@@ -1,6 +1,5 @@
 """Several windows side by side: each gets a part of the work area, which panels leave free."""
 
-import contextlib
 import itertools
 import math
 import select
@@ -8,7 +7,6 @@ import time
 from dataclasses import dataclass
 from http import HTTPStatus
 
-import xcffib
 import xcffib.xproto as xproto
 
 from deskyard.computer.answers.screen import Placed
@@ -127,8 +125,6 @@ def _until_free(c: XConnection, tiled: tuple[int, ...]) -> None:
 def _heard(c: XConnection) -> bool:
     """Take the events that have come; whether there were any."""
     heard = False
-    # A window that was closed meanwhile is in no state any more.
-    with contextlib.suppress(xcffib.ProtocolException):
-        while c.poll() is not None:
-            heard = True
+    while c.heard() is not None:
+        heard = True
     return heard

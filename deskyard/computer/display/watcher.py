@@ -176,16 +176,15 @@ class Watcher:
 
     def _pending(self, c: XConnection) -> bool:
         # A round trip above may have read events together with its reply: select would not see them.
-        event = c.poll()
+        event = c.heard()
         if event is None:
-            c.x.invalid()
             return False
         self._take_events(c, event)
         return True
 
     def _take_events(self, c: XConnection, event: Any = None) -> None:
         look = moved = False
-        event = event or c.poll()
+        event = event or c.heard()
         while event is not None:
             if type(event) in PERSONS:
                 self._raw(c, event)
@@ -200,7 +199,7 @@ class Watcher:
                 self._learn_devices(c)
             else:
                 self.clipboard.hear(event)
-            event = c.poll()
+            event = c.heard()
         if look:
             self._look_at_windows(c)
         if moved:

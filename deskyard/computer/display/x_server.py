@@ -71,6 +71,17 @@ class XConnection:
         self.x.invalid()
         return None if event == xcffib.ffi.NULL else self.x.hoist_event(xcffib.ffi.gc(event, xcffib.lib.free))
 
+    def heard(self) -> Any:
+        """The next event that has come, or None; errors in between are passed over.
+
+        They are of requests without an answer, mostly about a window that went away meanwhile.
+        """
+        while True:
+            try:
+                return self.poll()
+            except xcffib.Error:
+                continue
+
     def size(self) -> tuple[int, int]:
         """Width and height of the screen as it is now."""
         root = self.core.GetGeometry(self.root).reply()

@@ -174,16 +174,10 @@ class Studio:
     def _take_events(self, c: XConnection) -> bool:
         """Hear what came; whether there was anything."""
         heard = False
-        while True:
-            try:
-                event = c.poll()
-            except REFUSED:
-                c.x.invalid()  # what was asked about a window that went away meanwhile
-                continue
-            if event is None:
-                return heard
+        while (event := c.heard()) is not None:
             heard = True
             self._hear(c, event)
+        return heard
 
     def _hear(self, c: XConnection, event: Any) -> None:
         if isinstance(event, xinput.RawMotionEvent | xcffib.xfixes.CursorNotifyEvent):

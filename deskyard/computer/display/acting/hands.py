@@ -67,7 +67,7 @@ class Hands:
         connection = self.line.get()
         self._patience = PATIENCE_SECONDS
         self._map_read = False
-        while connection.poll() is not None:
+        while connection.heard() is not None:
             pass
 
     def window(self) -> tuple[int, str]:
