@@ -105,6 +105,23 @@ def test_a_window_is_minimised_and_restored(service: Service, recorder: Recorder
     assert becomes(service, recorder, lambda entry: "hidden" not in entry["state"] and entry["focused"])
 
 
+def test_a_window_that_is_not_shown_is_neither_acted_on_nor_seen(
+    service: Service, recorder: Recorder, second: Recorder
+) -> None:
+    click = {"type": "click", "x": 5, "y": 5, "space": f"window:{second.id}"}
+    do(service, second, "minimise")
+    becomes(service, second, lambda entry: "hidden" in entry["state"])
+    acted, seen = service.act(click), service.client.get(f"/v1/screen?window={second.id}")
+    assert (acted.status_code, acted.json()["error"]) == (409, "actions[0].space")
+    assert (seen.status_code, seen.json()["error"]) == (409, "window")
+    assert "restore" in acted.json()["remedy"] and "restore" in seen.json()["remedy"]
+    do(service, second, "restore")
+    becomes(service, second, lambda entry: entry["focused"])
+    service.did(click)
+    second.until(lambda: second.buttons() == [(1, 5, 5)], "the click")
+    assert recorder.buttons() == []
+
+
 def test_a_window_is_maximised_and_restored(service: Service, recorder: Recorder) -> None:
     place = listed(service, recorder)["geometry"]
     do(service, recorder, "maximise")

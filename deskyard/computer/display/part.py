@@ -127,7 +127,7 @@ class Display:
 
     @staticmethod
     def _window_of(line: Line) -> Callable[[int, str], Rectangle]:
-        return lambda window, field: windows.place(line.get(), window, field)
+        return lambda window, field: windows.shown(line.get(), window, field)
 
     async def _act(self, request: Request) -> Answered[Acted]:
         who = caller(request)
@@ -204,7 +204,7 @@ class Display:
         if asked.window is None:
             return None
         with self.desk.lock:
-            return windows.place(self.desk.get(), asked.window, "window")
+            return windows.shown(self.desk.get(), asked.window, "window")
 
     async def _screen(self, request: Request) -> Answered[Pictured | Unchanged] | Response:
         caller(request).require(SEE)

@@ -1,5 +1,6 @@
 """The windows that the window manager has: what they are, and what can be done with them."""
 
+import time
 from http import HTTPStatus
 
 import xcffib.xproto as xproto
@@ -18,6 +19,7 @@ PAGER = 2  # we speak for the user, as a pager does: no window manager takes it 
 FARTHEST = 1 << 15
 NOWHERE, UNDER_THE_POINTER = 0, 1  # what the keyboard's focus may be in place of a window
 MOST_INNER = 8
+COMING_SECONDS = 0.5  # a window manager tells of a new window a moment before it shows it
 
 
 def listed(c: XConnection) -> list[int]:
@@ -93,6 +95,28 @@ def place(c: XConnection, window: int, field: str) -> Rectangle:
     if found is None or window == c.root:
         raise Problem(HTTPStatus.NOT_FOUND, field, window, "is no window any more", "take an id of GET /v1/windows")
     return found
+
+
+def shown(c: XConnection, window: int, field: str) -> Rectangle:
+    """Where a window is that the screen shows; raises `Problem` where there is none (404), or it is not shown (409)."""
+    found = place(c, window, field)
+    until = time.monotonic() + COMING_SECONDS
+    while not _is_viewable(c, window):
+        if "hidden" in states(c, window) or time.monotonic() > until:
+            place(c, window, field)  # it may have gone meanwhile
+            # What the screen shows in its place is another.
+            reason = "is not shown: it is minimised, or on another work space"
+            raise Problem(HTTPStatus.CONFLICT, field, window, reason, f"POST /v1/windows/{window}/restore")
+        time.sleep(COMING_SECONDS / 50)
+    return found
+
+
+def _is_viewable(c: XConnection, window: int) -> bool:
+    try:
+        return bool(c.core.GetWindowAttributes(window).reply().map_state == xproto.MapState.Viewable)
+    except REFUSED:
+        c.x.invalid()
+        return False
 
 
 def states(c: XConnection, window: int) -> list[str]:
