@@ -92,6 +92,20 @@ def test_a_wait_of_a_batch_is_armed_before_its_actions(service: Service, recorde
     assert answer["wait"]["title"] == "typed"
 
 
+def test_a_repeat_of_a_batch_finds_the_event_that_came_before_it(service: Service, recorder: Recorder) -> None:
+    def title_it() -> None:
+        recorder.until(lambda: "u" in recorder.text, "the key")
+        recorder.title("typed u")
+
+    titling = threading.Thread(target=title_it)
+    titling.start()
+    wait = {"event": "window.title", "match": {"title": "typed u"}, "within_ms": 10_000}
+    first, again = (service.act({"type": "type", "text": "u"}, id="typed-u", wait=wait).json() for _ in range(2))
+    titling.join()
+    assert first["ok"] and again["ok"], again
+    assert again["wait"] == first["wait"] and recorder.text == "u"
+
+
 def test_a_wait_in_vain_leaves_the_actions_done(service: Service) -> None:
     answer = service.act({"type": "move", "x": 5, "y": 5}, wait={"event": "window.closed", "within_ms": 20})
     assert answer.status_code == 200

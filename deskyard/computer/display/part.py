@@ -144,12 +144,12 @@ class Display:
         if picture is not None:
             await self._with_eyes(self._require_seen, picture)
         armed = await self.log.arm(wait) if wait else None
-        batch = self._runner.begin(who, actions, id, said)
+        batch = self._runner.begin(who, actions, id, said, armed)
         watch = asyncio.ensure_future(_watch(request, batch.audience))
         try:
             outcome = await batch.outcome()
             try:
-                return await self._answered(outcome, armed, picture, id)
+                return await self._answered(outcome, batch.armed_for(armed), picture, id)
             finally:
                 if not watch.done():
                     outcome.claim()

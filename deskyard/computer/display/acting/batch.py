@@ -15,6 +15,7 @@ from deskyard.computer.claims import BATCH, Sink, digest
 from deskyard.computer.display.acting.actions import Action, Tools, check_places
 from deskyard.computer.display.acting.audience import Audience
 from deskyard.computer.display.acting.remembered import Batch, Outcome, Remembered
+from deskyard.computer.display.events import Armed
 from deskyard.computer.display.eyes import Eyes
 from deskyard.computer.display.x_server import REFUSED
 from deskyard.computer.problem import Problem, described
@@ -44,7 +45,9 @@ class Runner:
         self._remembered = Remembered()
         self._closing = threading.Event()
 
-    def begin(self, caller: Caller, actions: list[Action], id: str = "", said: str = "") -> Batch:
+    def begin(
+        self, caller: Caller, actions: list[Action], id: str = "", said: str = "", armed: Armed | None = None
+    ) -> Batch:
         """Have a batch done, or find it where its id was sent before; raises `Problem` where it cannot even wait."""
         asked = digest(said) if id else ""
         if id and (before := self._remembered.find(caller.session, id)):
@@ -62,7 +65,7 @@ class Runner:
         audience = Audience(drive.look_again, AWAY_SECONDS if id else 0)
         self._waiting += 1
         doing = asyncio.get_running_loop().run_in_executor(self._thread, self._do, caller, actions, audience)
-        batch = Batch(asked, audience, doing)
+        batch = Batch(asked, audience, doing, armed)
         if id:
             self._remembered.add(caller.session, id, batch)
 

@@ -8,6 +8,7 @@ from typing import Any
 from deskyard.computer.answers.screen import Result
 from deskyard.computer.claims import claim
 from deskyard.computer.display.acting.audience import Audience
+from deskyard.computer.display.events import Armed
 from deskyard.computer.problem import Problem
 
 # What one session sends pushes out nothing of another's.
@@ -32,11 +33,16 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """A batch under way or done: the hash of its actions, and who waits for its outcome."""
+    """A batch under way or done: the hash of its actions, who waits for its outcome, and the wait that follows it."""
 
     digest: str
     audience: Audience
     doing: "asyncio.Future[Outcome]"
+    armed: Armed | None = None
+
+    def armed_for(self, asked: Armed | None) -> Armed | None:
+        """The wait of an answer: who repeats a batch waits from before its actions, as who sent it first."""
+        return self.armed if asked and self.armed and self.armed.wait == asked.wait else asked
 
     async def outcome(self) -> Outcome:
         """Its outcome; raises `Problem` where nothing of it was done."""
