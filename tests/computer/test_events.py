@@ -1,5 +1,7 @@
 """Events: told once, in order, kept for a while, and waited for without a race."""
 
+import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -17,9 +19,10 @@ from websockets.sync.client import connect
 
 from deskyard.computer.display import watcher
 from deskyard.computer.display.clipboard import MOST_TEXT
-from deskyard.computer.display.events import Armed, Log, Wait
+from deskyard.computer.display.events import Armed, Log, Wait, now_ms
+from deskyard.computer.display.eyes import Eyes
 from deskyard.computer.display.pictures import png
-from deskyard.computer.display.spaces import Rectangle
+from deskyard.computer.display.spaces import Rectangle, Shots
 from deskyard.computer.display.x_server import XConnection
 from deskyard.computer.problem import Problem
 from deskyard.host.places import tree
@@ -242,6 +245,38 @@ def test_what_is_forgotten_is_said_to_be_lost() -> None:
         log.tell("screen.ready", {})
     events, lost = log.since(0)
     assert ([event["seq"] for event in events], lost) == ([3, 4, 5], 2)
+
+
+@pytest.mark.parametrize(("after", "lost"), [(0, 2), (1000, 2), (7, 3), (2000, 3), (1003, 0)])
+def test_who_goes_on_from_a_number_of_another_service_is_told_of_a_loss_and_hears_on(after: int, lost: int) -> None:
+    log = Log(most=3, start=1000)
+    for _ in range(5):
+        log.tell("screen.ready", {})
+
+    async def heard() -> list[tuple[int, str]]:
+        async with contextlib.aclosing(log.stream(after)) as events:  # type: ignore[type-var]
+            found = [await anext(events) for _ in range(4 if lost else 2)]
+            log.tell("screen.gone", {})
+            return [(event["seq"], event["event"]) for event in [*found, await anext(events)]]
+
+    async def awaited() -> dict[str, Any]:
+        return await log.next(Wait("screen.gone", within=10, after=after))
+
+    kept = [(seq, "screen.ready") for seq in (1003, 1004, 1005) if lost or seq > after]
+    assert log.since(after)[1] == lost
+    told = [(1002, "events.lost")] if lost else []
+    assert asyncio.run(asyncio.wait_for(heard(), PATIENCE)) == [*told, *kept, (1006, "screen.gone")]
+    if lost:
+        with pytest.raises(Problem, match="forgotten"):
+            asyncio.run(awaited())
+    else:
+        assert asyncio.run(awaited())["seq"] == 1006
+
+
+def test_a_service_that_is_started_anew_goes_on_with_higher_numbers(service: Service) -> None:
+    # Less than a thousand events come in a second, and less than a thousand pictures.
+    assert service.part.log.last < Log(start=now_ms()).last
+    assert service.part.eyes.state < Eyes(service.part.eyes.line.display, Shots()).state
 
 
 @pytest.mark.parametrize("query", ["after=-1", "after=x", "events=nothing", "colour=red"])

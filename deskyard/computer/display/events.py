@@ -114,6 +114,11 @@ def read_wait(fields: Fields, who: Caller) -> Wait:
     return Wait(kind, within, match, where, quiet, after)
 
 
+def now_ms() -> int:
+    """A number to begin with that is higher than what a service before this one came to, which told less often."""
+    return int(time.time() * 1000)
+
+
 async def _nothing(seconds: float) -> None:
     """Where nobody looks at a screen there is nothing to write down."""
 
@@ -126,15 +131,19 @@ class _Waker:
 
 
 class Log:
-    """The events so far; written from any thread, read in the event loop."""
+    """The events so far; written from any thread, read in the event loop.
 
-    def __init__(self, most: int = MOST_EVENTS) -> None:
+    Numbers begin after `start`: a service that is started anew begins higher than the one before it could come, so that
+    whoever goes on from a number of that one is told of a loss, and does not wait for numbers that never come.
+    """
+
+    def __init__(self, most: int = MOST_EVENTS, start: int = 0) -> None:
         self._lock = threading.Lock()
         self._events: deque[dict[str, Any]] = deque(maxlen=most)
         self._changes: deque[Change] = deque(maxlen=MOST_CHANGES)
         self._small: dict[Rectangle, float] = {}
         self._wakers: set[_Waker] = set()
-        self.last = 0
+        self._start = self.last = start
         self.changes = 0
         self.listeners: list[Callable[[dict[str, Any]], None]] = []  # hear each event in the thread that tells it
         self.hidden = False  # while a person wants privacy: what happens on the screen is not kept, and never told
@@ -209,11 +218,16 @@ class Log:
                 self._wakers.discard(waker)
 
     def since(self, after: int) -> tuple[list[dict[str, Any]], int]:
-        """The events after this one, and how many of them are forgotten already."""
+        """The events after this one, and how many of them are forgotten already.
+
+        After a number of another service these are all there are, and what that one told is counted as one.
+        """
         with self._lock:
-            found = [event for event in self._events if event["seq"] > after]
+            others = after > self.last or 0 < after < self._start
+            begin = self._start if others else max(after, self._start)
+            found = [event for event in self._events if event["seq"] > begin]
             oldest = self._events[0]["seq"] if self._events else self.last + 1
-        return found, max(0, oldest - after - 1)
+        return found, max(0, oldest - begin - 1) + int(others)
 
     async def arm(self, wait: Wait) -> Armed:
         """Have the wait count from now on, or from the event that it names; what was drawn before is no change."""
@@ -229,10 +243,11 @@ class Log:
                 news.clear()
                 found, lost = self.since(after)
                 if lost:
-                    yield {"seq": after + lost, "event": "events.lost", "count": lost}
+                    after = found[0]["seq"] - 1 if found else self._start
+                    yield {"seq": after, "event": "events.lost", "count": lost}
                 for event in found:
                     yield event
-                after = max([after + lost, *(event["seq"] for event in found)])
+                    after = event["seq"]
                 if not found:
                     await news.wait()
 

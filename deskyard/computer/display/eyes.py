@@ -8,6 +8,7 @@ import xcffib.damage
 import xcffib.xfixes
 from PIL import Image
 
+from deskyard.computer.display.events import now_ms
 from deskyard.computer.display.pictures import Wanted, encoded, size_of
 from deskyard.computer.display.pixels import Pixels, look_at_pointer
 from deskyard.computer.display.spaces import Rectangle, Shot, Shots
@@ -30,7 +31,7 @@ class Eyes:
 
     def __init__(self, display: str, shots: Shots) -> None:
         self.shots = shots
-        self.state = 0
+        self.state = now_ms()  # a picture of a service before this one is not taken for the same
         self.line = Line(display, self._prepare)
         self._lock = threading.RLock()
         self._pixels = Pixels()

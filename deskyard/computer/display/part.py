@@ -31,7 +31,7 @@ from deskyard.computer.display.acting.read_back import ReadBack
 from deskyard.computer.display.acting.remembered import Outcome
 from deskyard.computer.display.clipboard_routes import ClipboardRoutes
 from deskyard.computer.display.endings import Endings
-from deskyard.computer.display.events import SETTLED, Armed, Log, Wait, read_wait
+from deskyard.computer.display.events import SETTLED, Armed, Log, Wait, now_ms, read_wait
 from deskyard.computer.display.eyes import Eyes, Picture
 from deskyard.computer.display.feed import Feed
 from deskyard.computer.display.pictures import Wanted, wanted
@@ -68,7 +68,7 @@ class Display:
             raise HostError("DISPLAY", display, "names no X display", "start the service in the desktop's session")
         self._display = display
         self._settings = settings or Settings()
-        self.log = Log()
+        self.log = Log(start=now_ms())
         self.drive = Drive(self._settings.quiet_seconds, self._settings.hold_seconds, self.log.tell)
         self._shots = Shots()
         self.eyes = Eyes(display, self._shots)
