@@ -25,6 +25,7 @@ SMALLEST_JPEG = 256  # pixels: below that its head is larger than what it saves
 SMALLEST_PACKED = 12  # bytes: Tight sends less as it is
 MOST_COLOURS = 256  # of a palette
 SMALLEST_CUT = 64  # pixels in either direction: each JPEG has some 600 bytes of tables
+MOST_PIXELS = 1 << 20  # of a cut: its data has a length of 22 bits, and noise does not get smaller
 MOST_SQUARES = 20  # in either direction, so that to look at a film costs little
 
 
@@ -65,9 +66,14 @@ class Piece:
     colours: frozenset[bytes]
 
     def with_next(self, other: "Piece") -> "Piece | None":
-        """This and the piece beside or below it as one; None where their colours would not be as few as theirs are."""
+        """This and the piece beside or below it as one.
+
+        None where their colours would not be as few as theirs are, or it would be too large.
+        """
         colours = self.colours | other.colours
         if bool(self.colours) != bool(other.colours) or len(colours) > MOST_COLOURS:
+            return None
+        if len(colours) != 1 and (other.right - self.left) * (other.bottom - self.top) > MOST_PIXELS:
             return None
         return Piece(self.left, self.top, other.right, other.bottom, colours)
 
@@ -78,7 +84,8 @@ def _cuts(image: Image.Image, place: Rectangle) -> Iterator[tuple[Image.Image, R
     Each cut with its place and its colours, if they are few.
     """
     colours = _colours(image)
-    pieces = [] if colours or max(image.size) < 2 * SMALLEST_CUT else _pieces(image)
+    is_whole = len(colours) == 1 or (colours and image.width * image.height <= MOST_PIXELS)
+    pieces = [] if is_whole or max(image.size) < 2 * SMALLEST_CUT else _pieces(image)
     if len(pieces) < 2:
         yield image, place, colours
         return
