@@ -1,10 +1,12 @@
 """What the agent's hands do, read back by a window that notes it."""
 
+import contextlib
 import hashlib
 import json
 import os
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from deskyard.computer.display import part
 from deskyard.computer.display.acting import batch, remembered
 from deskyard.computer.display.acting.audience import Audience
 from deskyard.computer.display.part import Settings
+from deskyard.computer.display.x_server import XConnection
 from deskyard.wire.actions import HEADER, unpack
 from tests.computer.desktop import PATIENCE, Recorder, Service, XServer, in_front
 from tests.support.requirements import need_programs
@@ -157,6 +160,30 @@ def test_a_paste_that_no_program_takes_is_said_to_be_in_vain(
     monkeypatch.setattr(part, "PASTE_SECONDS", 0.05)
     answer = service.act({"type": "paste", "text": "nobody wants it"})
     assert (answer.status_code, answer.json()["error"]) == (409, "paste")
+
+
+def test_a_paste_waits_for_the_program_in_front_whoever_else_reads_the_clipboard(
+    service: Service, server: XServer, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_programs("xclip")
+    monkeypatch.setattr(part, "PASTE_SECONDS", PATIENCE)
+    text, before, answers = "for the program in front", service.last(), list[httpx.Response]()
+    pasting = threading.Thread(target=lambda: answers.append(service.act({"type": "paste", "text": text})))
+    pasting.start()
+    service.wait("clipboard.changed", after=before, match={"by": "agent"})
+    another = ["xclip", "-selection", "clipboard", "-out"]
+    read = subprocess.run(another, env=server.environment, capture_output=True, timeout=PATIENCE, check=True)
+    assert read.stdout.decode() == text
+    service.last()
+    assert pasting.is_alive(), "one that keeps what was copied reads it, too"
+    with contextlib.closing(XConnection(server.display)) as c:  # of the same process as the window in front
+        window = c.x.generate_id()
+        c.core.CreateWindow(0, window, c.root, 0, 0, 1, 1, 0, 0, 0, 0, [])
+        c.core.ConvertSelection(window, c.atom("CLIPBOARD"), c.atom("UTF8_STRING"), c.atom("TAKEN"), 0)
+        c.x.flush()
+        pasting.join(PATIENCE)
+        assert c.text(window, "TAKEN") == text
+    assert answers[0].status_code == 200, answers[0].text
 
 
 def test_what_is_held_is_let_go_after_a_while_without_an_action_in_the_opposite_order(server: XServer) -> None:

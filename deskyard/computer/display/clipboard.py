@@ -11,6 +11,7 @@ import xcffib.xfixes
 import xcffib.xproto as xproto
 
 from deskyard.computer.display.events import Log
+from deskyard.computer.display.windows import is_of_same_program
 from deskyard.computer.display.x_server import REFUSED, XConnection
 from deskyard.computer.problem import Problem
 
@@ -44,6 +45,7 @@ class Clipboard:
         self._asking = ""  # the target that the owner was asked for, one after the other
         self._parts: list[bytes] | None = None  # what has come so far of what comes in pieces
         self._served: Future[None] | None = None
+        self._reader = 0  # a window whose program is waited for to take the text; 0: any
 
     def begin(self, c: XConnection) -> None:
         """Make the window that takes part in selections, and hear of new owners."""
@@ -59,18 +61,21 @@ class Clipboard:
         self._answer(self._reads, lambda future: future.set_exception(error))
         self._c = None
 
-    def put(self, c: XConnection, text: str) -> "Future[None]":
-        """Own the selection with this text; the future is done when a program takes it after now."""
+    def put(self, c: XConnection, text: str, reader: int = 0) -> "Future[None]":
+        """Own the selection with this text; the future is done when a program takes it after now.
+
+        It is that of the window `reader`, if one is given: others read all that is new in the clipboard.
+        """
         data = text.encode()
         latin = text.encode("latin-1", "replace")
-        return self._own(c, {target: latin if target == "STRING" else data for target in TEXTS})
+        return self._own(c, {target: latin if target == "STRING" else data for target in TEXTS}, reader)
 
     def put_picture(self, c: XConnection, png: bytes) -> "Future[None]":
         """Own the selection with this picture."""
         return self._own(c, {PICTURE: png})
 
-    def _own(self, c: XConnection, offer: Mapping[str, bytes]) -> "Future[None]":
-        self._offer = offer
+    def _own(self, c: XConnection, offer: Mapping[str, bytes], reader: int = 0) -> "Future[None]":
+        self._offer, self._reader = offer, reader
         c.core.SetSelectionOwner(self.window, c.atom("CLIPBOARD"), 0)
         c.settle()
         self._served = Future()
@@ -170,7 +175,8 @@ class Clipboard:
         )
         c.core.SendEvent(False, event.requestor, 0, notify.pack())
         c.x.flush()
-        if given and target != "TARGETS" and self._served is not None and not self._served.done():
+        awaited = not self._reader or is_of_same_program(c, event.requestor, self._reader)
+        if given and awaited and target != "TARGETS" and self._served is not None and not self._served.done():
             self._served.set_result(None)
 
     def _give(self, c: XConnection, window: int, to: int, target: str) -> bool:

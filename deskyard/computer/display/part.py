@@ -257,7 +257,7 @@ class Display:
     def _paste(self, text: str, keys: tuple[int, ...]) -> None:
         watcher = self._listening()
         self.drive.check()
-        served = watcher.call(lambda c: watcher.clipboard.put(c, text)).result(CALL_SECONDS)
+        served = watcher.call(lambda c: watcher.clipboard.put(c, text, windows.reader(c))).result(CALL_SECONDS)
         self._runner.tools.hands.combination(keys)
         try:
             served.result(PASTE_SECONDS)

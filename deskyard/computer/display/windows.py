@@ -3,6 +3,7 @@
 import time
 from http import HTTPStatus
 
+import xcffib.res
 import xcffib.xproto as xproto
 
 from deskyard.computer.answers.screen import ListedWindow, Window
@@ -62,6 +63,26 @@ def reader(c: XConnection) -> int:
     except REFUSED:
         c.x.invalid()
     return focused(c)
+
+
+def is_of_same_client(c: XConnection, window: int, other: int) -> bool:
+    """Whether two windows are of the same connection of a program to the server."""
+    return window & ~c.resource_id_mask == other & ~c.resource_id_mask
+
+
+def is_of_same_program(c: XConnection, window: int, other: int) -> bool:
+    """Whether two windows are of the same process, which may have a connection of its own for the clipboard."""
+    if is_of_same_client(c, window, other):
+        return True
+    resources, pid = c.extension(xcffib.res), xcffib.res.ClientIdMask.LocalClientPID
+    specs = [xcffib.res.ClientIdSpec.synthetic(each, pid) for each in (window, other)]
+    asked = [resources.QueryClientIds(1, [spec]) for spec in specs]
+    try:
+        first, second = ([list(id.value) for id in question.reply().ids] for question in asked)
+    except REFUSED:
+        c.x.invalid()
+        return False
+    return bool(first) and first == second
 
 
 def title(c: XConnection, window: int) -> str:

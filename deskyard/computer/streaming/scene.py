@@ -271,7 +271,6 @@ def popups(c: XConnection, window: int) -> dict[int, Rectangle]:
     """
     found: dict[int, Rectangle] = {}
     place = windows.geometry(c, window)
-    mask = c.resource_id_mask
     for child in c.core.QueryTree(c.root).reply().children:
         try:
             attributes = c.core.GetWindowAttributes(child).reply()
@@ -282,7 +281,7 @@ def popups(c: XConnection, window: int) -> dict[int, Rectangle]:
             continue
         where = windows.geometry(c, child)
         owner = next(iter(c.numbers(child, "WM_TRANSIENT_FOR")), 0)
-        same = child & ~mask == window & ~mask
+        same = windows.is_of_same_client(c, child, window)
         if where is None or child == window or attributes._class == xproto.WindowClass.InputOnly:
             continue
         if owner in (window, *found) or (owner in (0, c.root) and same and place is not None and where.meets(place)):
