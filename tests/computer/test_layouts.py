@@ -3,8 +3,10 @@
 It is read by a window that notes keys as the core protocol has them, and by an xterm, which reads them as Xlib does.
 """
 
+import contextlib
 import os
 import random
+import select
 import signal
 import socket
 import struct
@@ -302,6 +304,54 @@ def test_answers_are_waited_for_until_a_time_for_there_may_be_no_end_of_question
             assert time.monotonic() < until
     assert answered.wait(time.monotonic() + PATIENCE)
     answered.line.close()
+
+
+def test_a_change_of_the_map_is_not_taken_for_an_answer(server: XServer) -> None:
+    answered, found = program.Answered(server.display), list[bool]()
+    assert answered.wait(time.monotonic() + PATIENCE)
+    with contextlib.closing(XConnection(server.display)) as c:
+        first, count = c.keycodes.start, len(c.keycodes)
+        keys = c.core.GetKeyboardMapping(first, count).reply()
+        c.core.GrabServer()  # from here on nobody else is answered
+        c.core.ChangeKeyboardMapping(count, first, keys.keysyms_per_keycode, list(keys.keysyms))
+        c.settle()
+        waiting = threading.Thread(target=lambda: found.append(answered.wait(time.monotonic() + 0.1)))
+        waiting.start()
+        waiting.join(10)
+    waiting.join(PATIENCE)
+    assert found == [False]
+    answered.line.close()
+
+
+@pytest.mark.parametrize("end", ["close", "hide"])
+def test_a_window_that_goes_before_it_answers_is_not_waited_for(
+    server: XServer, service: Service, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    # Longer than the client waits for its answer.
+    monkeypatch.setattr(keyboard, "HANGS_SECONDS", 2 * PATIENCE)
+    before = service.last()
+    window = Recorder(server.display)  # it takes no events, and answers to none
+    service.wait("window.appeared", match={"id": window.id}, after=before)
+    service.client.post(f"/v1/windows/{window.id}/focus")
+    service.wait("window.focus", match={"id": window.id}, after=before)
+    ping, said = window.c.atom("_NET_WM_PING"), list[int]()
+
+    def go() -> None:
+        until = time.monotonic() + PATIENCE
+        while ping not in said and time.monotonic() < until:
+            select.select([window.c.x.get_file_descriptor()], [], [], 1)
+            while (event := window.c.poll()) is not None:
+                if isinstance(event, xproto.ClientMessageEvent):
+                    said.append(next(iter(event.data.data32)))
+        window.close() if end == "close" else window.c.core.UnmapWindow(window.id, is_checked=True).check()
+
+    going = threading.Thread(target=go)
+    going.start()
+    service.did({"type": "type", "text": "x"})
+    going.join(PATIENCE)
+    if end == "hide":
+        window.close()
+    service.wait("window.closed", match={"id": window.id}, after=before)
 
 
 def test_a_program_that_has_ended_is_not_waited_for_although_nobody_collects_it(

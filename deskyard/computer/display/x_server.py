@@ -1,6 +1,8 @@
 """Connections to the X server, one for each thread that asks it; they are opened again when the server comes back."""
 
+import select
 import threading
+import time
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
@@ -81,6 +83,22 @@ class XConnection:
                 return self.poll()
             except xcffib.Error:
                 continue
+
+    def is_answered(self, asked: Any, until: float) -> bool:
+        """Whether a question is answered by then; the answer is dropped, as are the events that come meanwhile."""
+        self.x.flush()
+        reply, error = xcffib.ffi.new("void **"), xcffib.ffi.new("xcb_generic_error_t **")
+        while True:
+            while self.heard() is not None:  # reads all that has come, the answer too
+                pass
+            if xcffib.lib.xcb_poll_for_reply(self.x._conn, asked.sequence, reply, error):
+                xcffib.lib.free(reply[0])
+                xcffib.lib.free(error[0])
+                self.x.invalid()
+                return True
+            left = until - time.monotonic()
+            if left < 0 or not select.select([self.x.get_file_descriptor()], [], [], left)[0]:
+                return False
 
     def size(self) -> tuple[int, int]:
         """Width and height of the screen as it is now."""
@@ -185,17 +203,33 @@ class Line:
     def get(self) -> XConnection:
         """The open connection; raises `Problem` (503) while there is no X server."""
         with self.lock:
-            if self._open is not None and self._open.x.has_error():
+            if self._open is not None and not self._is_well(self._open):
                 self.close()
             if self._open is None:
-                try:
-                    opened = XConnection(self.display)
-                    if self._prepare:
-                        self._prepare(opened)
-                except (ScreenGone, *REFUSED) as error:
-                    raise gone(self.display) from error
-                self._open = opened
+                self._open = self._opened()
             return self._open
+
+    @staticmethod
+    def _is_well(connection: XConnection) -> bool:
+        """Whether a connection is not broken; what came on it unasked is dropped, such as that the map has changed."""
+        try:
+            while connection.heard() is not None:
+                pass
+        except xcffib.ConnectionException:
+            return False
+        return True
+
+    def _opened(self) -> XConnection:
+        opened = None
+        try:
+            opened = XConnection(self.display)
+            if self._prepare:
+                self._prepare(opened)
+        except (ScreenGone, *REFUSED) as error:
+            if opened is not None:
+                opened.close()
+            raise gone(self.display) from error
+        return opened
 
     def close(self) -> None:
         """End the connection, if there is one."""

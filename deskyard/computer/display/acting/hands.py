@@ -64,11 +64,9 @@ class Hands:
     def begin(self, session: str) -> None:
         """Get ready for a batch of this session: a connection, and nothing known of before it."""
         self.drive.begin(session)
-        connection = self.line.get()
+        self.line.get()
         self._patience = PATIENCE_SECONDS
         self._map_read = False
-        while connection.heard() is not None:
-            pass
 
     def window(self) -> tuple[int, str]:
         """The window in front with its class, once the server has taken in what was sent; 0 and nothing if none is."""

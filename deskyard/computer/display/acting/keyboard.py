@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import xcffib
 import xcffib.xproto as xproto
 
 from deskyard.computer.display import windows
@@ -30,6 +31,8 @@ LOOKS, LOOK_SECONDS, BUSY_SECONDS = 3, 0.002, 0.5
 # Nothing shows of a program of another machine when it has come so far.
 UNSEEN_SECONDS = 0.1
 LOCK_MASK = 2
+# So many windows may go one after the other while a text is written.
+MOST_WINDOWS = 3
 # On the root window: keycode and keysym in turn. The map outlives who changed it: the next finds there what is spare.
 GIVEN = "_DESKYARD_SPARE_KEYCODES"
 MAPPING_NOTIFY = xproto.MappingNotifyEvent
@@ -145,27 +148,43 @@ class Keyboard:
     def barrier(self) -> None:
         """Return when the window in front has read all events that were sent to it so far, as well as can be known."""
         self._c.settle()
-        window = windows.reader(self._c)
-        if not window:
-            return
+        # Where a window goes meanwhile, the next in front gets what is still to come.
+        for _ in range(MOST_WINDOWS):
+            window = windows.reader(self._c)
+            if not window or self._has_read(window):
+                return
+
+    def _has_read(self, window: int) -> bool:
+        """Wait for a window's program; False where the window goes: nothing is read there any more."""
         ping = self._c.atom("_NET_WM_PING")
         if ping not in self._c.numbers(window, "WM_PROTOCOLS"):
             self._until_at_rest((self._c.numbers(window, "_NET_WM_PID") or [0])[0])
-            return
+            return True
         stamp = int(time.monotonic() * 1000) & 0x7FFFFFFF | 1
-        self._listen(xproto.EventMask.SubstructureNotify)
-        self._c.send(window, "WM_PROTOCOLS", [ping, stamp, window], target=window, mask=0)
+        self._listen(self._c.root, xproto.EventMask.SubstructureNotify)
+        self._listen(window, xproto.EventMask.StructureNotify)
+        went = False
 
-        def answers(event: Any) -> bool:
-            if not isinstance(event, xproto.ClientMessageEvent) or event.window != self._c.root:
-                return False
-            said: list[int] = list(event.data.data32)
-            return said[:2] == [ping, stamp]
+        def ends(event: Any) -> bool:
+            nonlocal went
+            if isinstance(event, xproto.UnmapNotifyEvent | xproto.DestroyNotifyEvent) and event.window == window:
+                went = True
+            elif isinstance(event, xproto.ClientMessageEvent) and event.window == self._c.root:
+                said: list[int] = list(event.data.data32)
+                return said[:2] == [ping, stamp]
+            return went
 
         try:
-            self._drain(time.monotonic() + HANGS_SECONDS, answers)
+            if self._c.core.GetWindowAttributes(window).reply().map_state == xproto.MapState.Unmapped:
+                return False
+            self._c.send(window, "WM_PROTOCOLS", [ping, stamp, window], target=window, mask=0)
+            self._drain(time.monotonic() + HANGS_SECONDS, ends)
+            return not went
+        except xcffib.Error:
+            return False
         finally:
-            self._listen(0)
+            self._listen(self._c.root, 0)
+            self._listen(window, 0)
 
     def _until_at_rest(self, pid: int) -> None:
         until, looks = time.monotonic() + HANGS_SECONDS, 0
@@ -183,15 +202,15 @@ class Keyboard:
             if not found.sleeps:
                 self._drain(time.monotonic() + LOOK_SECONDS, lambda event: False)
 
-    def _listen(self, mask: int) -> None:
+    def _listen(self, window: int, mask: int) -> None:
         # Only while an answer is awaited: events that nobody reads would pile up in the server.
-        self._c.core.ChangeWindowAttributes(self._c.root, xproto.CW.EventMask, [mask])
+        self._c.core.ChangeWindowAttributes(window, xproto.CW.EventMask, [mask])
 
     def _drain(self, until: float, wanted: Any) -> bool:
         """Read events until the wanted one has come or the time is over."""
         fd = self._c.x.get_file_descriptor()
         while True:
-            while (event := self._c.poll()) is not None:
+            while (event := self._c.heard()) is not None:
                 if wanted(event):
                     return True
             left = until - time.monotonic()

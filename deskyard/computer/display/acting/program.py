@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import select
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,11 +71,8 @@ class Answered:
         """Return True when it has, False when the time is over: there may be no end of questions."""
         connection = self.line.get()
         self._sync.SetPriority(OF_THIS_CONNECTION, next(self._turns))
-        asked = connection.core.GetInputFocus()
-        connection.x.flush()
-        if not select.select([connection.x.get_file_descriptor()], [], [], max(0.0, until - time.monotonic()))[0]:
-            # The question stays in the server: whoever asked again would wait for its answer first.
-            self.line.close()
-            return False
-        asked.reply()
-        return True
+        if connection.is_answered(connection.core.GetInputFocus(), until):
+            return True
+        # The question stays in the server: whoever asked again would wait for its answer first.
+        self.line.close()
+        return False
