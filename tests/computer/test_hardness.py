@@ -1,8 +1,12 @@
 """What programs may do to a screen: the service hears, sees and acts on as if they had not."""
 
+import contextlib
+import select
+import socket
+
 import xcffib.xproto as xproto
 
-from deskyard.computer.display.x_server import XConnection
+from deskyard.computer.display.x_server import MOST_ASKING, XConnection
 from tests.computer.desktop import PATIENCE, Recorder, Service, XServer
 
 NO_NAME = 0  # the server has none for it
@@ -60,3 +64,29 @@ def test_what_was_asked_about_a_window_that_is_gone_does_not_count_as_the_end_of
     recorder.title("heard on")
     service.wait("window.title", match={"title": "heard on"}, after=before)
     assert "screen.gone" not in [event["event"] for event in service.part.log.since(before)[0]]
+
+
+def test_a_program_that_has_the_server_for_itself_holds_up_no_files_and_a_bounded_number_who_ask(
+    service: Service, server: XServer
+) -> None:
+    beyond = 6
+    with contextlib.ExitStack() as stack:
+        program = stack.enter_context(contextlib.closing(XConnection(server.display)))
+        program.core.GrabServer()
+        program.settle()
+        lines = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", service.port), PATIENCE))
+            for _ in range(MOST_ASKING + beyond)
+        ]
+        for line in lines:
+            line.sendall(b"GET /v1/windows HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert service.client.get("/v1/files/entry", params={"path": "/"}).status_code == 200
+        answered = set[socket.socket]()
+        while len(answered) < beyond:
+            ready = select.select(set(lines) - answered, [], [], PATIENCE)[0]
+            assert ready, "who comes too late is told so at once"
+            answered |= set(ready)
+        assert {line.recv(12) for line in answered} == {b"HTTP/1.1 503"}
+        program.core.UngrabServer()
+        program.settle()
+        assert {line.recv(12) for line in lines if line not in answered} == {b"HTTP/1.1 200"}

@@ -5,12 +5,11 @@ import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -38,14 +37,12 @@ from deskyard.computer.display.pictures import Wanted, wanted
 from deskyard.computer.display.spaces import Rectangle, Shots, Spaces
 from deskyard.computer.display.watcher import ANSWER_SECONDS, SOON_SECONDS, UNANSWERED, Watcher
 from deskyard.computer.display.window_routes import WindowRoutes
-from deskyard.computer.display.x_server import Line
+from deskyard.computer.display.x_server import Askers, Line
 from deskyard.computer.fields import Fields, body, query
 from deskyard.computer.privacy import Privacy
 from deskyard.computer.problem import Problem, described
 from deskyard.errors import HostError
 from deskyard.wire.computer import ACT, SEE, UNTRUSTED_HEADER
-
-T = TypeVar("T")
 
 PASTE_SECONDS = 3.0
 CALL_SECONDS = 5.0
@@ -81,7 +78,8 @@ class Display:
         tools = Tools(hands, spaces, self._paste, self._await_event, self.read_back)
         # What a batch did is claimed by the first answer that reaches a client, which may be that to a repeat.
         self._runner = Runner(tools, self.eyes, record)
-        self._seeing = ThreadPoolExecutor(2, "eyes")
+        self._seeing = Askers(display, "eyes")
+        self.asking = Askers(display, "desk")
         self._watcher: Watcher | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._feed = Feed(self.log)
@@ -120,7 +118,8 @@ class Display:
         finally:
             await asyncio.to_thread(self._runner.close)
             await asyncio.to_thread(watcher.stop)
-            self._seeing.shutdown(wait=True, cancel_futures=True)
+            for askers in (self._seeing, self.asking):
+                await asyncio.to_thread(askers.close)
             self.eyes.close()
             self._runner.tools.hands.close()
             self.desk.close()
@@ -142,7 +141,7 @@ class Display:
         if picture is not None or any(action.reads for action in actions):
             who.require(SEE)
         if picture is not None:
-            await self._with_eyes(self._require_seen, picture)
+            await self._seeing.ask(self._require_seen, picture)
         armed = await self.log.arm(wait) if wait else None
         batch = self._runner.begin(who, actions, id, said, armed)
         watch = asyncio.ensure_future(_watch(request, batch.audience))
@@ -189,10 +188,7 @@ class Display:
         return Answered(answer, int(status))
 
     async def _look(self, asked: Wanted) -> Picture:
-        return await self._with_eyes(lambda: self.eyes.picture(asked, self._place(asked)))
-
-    async def _with_eyes(self, look: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._seeing, look, *arguments)
+        return await self._seeing.ask(lambda: self.eyes.picture(asked, self._place(asked)))
 
     def _require_seen(self, asked: Wanted) -> None:
         """Raise `Problem` for a picture that cannot be taken, before something is done for which it is wanted."""
@@ -229,7 +225,7 @@ class Display:
             with self.desk.lock:
                 return windows.all_windows(self.desk.get())
 
-        return await asyncio.to_thread(listed)
+        return await self.asking.ask(listed)
 
     async def window(self, window: int, field: str) -> Window:
         """A window as it stands in answers; raises `Problem` (404) if there is none."""
@@ -242,7 +238,7 @@ class Display:
                 raise windows.unmanaged(field, window)
             return found
 
-        return await asyncio.to_thread(described_window)
+        return await self.asking.ask(described_window)
 
     def _listening(self) -> Watcher:
         assert self._watcher is not None

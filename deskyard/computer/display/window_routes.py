@@ -1,6 +1,5 @@
 """The paths of windows: what there is, what is done with one, and several side by side."""
 
-import asyncio
 from typing import Protocol
 
 from starlette.requests import Request
@@ -14,7 +13,7 @@ from deskyard.computer.display import tiling, windows
 from deskyard.computer.display.acting.drive import Drive
 from deskyard.computer.display.events import UNTRUSTED, Log
 from deskyard.computer.display.spaces import window_id
-from deskyard.computer.display.x_server import REFUSED, Line, ScreenGone, gone
+from deskyard.computer.display.x_server import REFUSED, Askers, Line, ScreenGone, gone
 from deskyard.computer.fields import body, query, wrong
 from deskyard.wire.computer import ACT, SEE
 
@@ -25,6 +24,7 @@ class Screen(Protocol):
     log: Log
     drive: Drive
     desk: Line
+    asking: Askers
 
     @property
     def sink(self) -> Sink:
@@ -70,7 +70,7 @@ class WindowRoutes:
                 windows.act(self._screen.desk.get(), window, action, fields)
 
         event = self._screen.log.last
-        await asyncio.to_thread(act)
+        await self._screen.asking.ask(act)
         self._screen.sink.note(note)
         return Answered({"ok": True, "event": event})
 
@@ -83,7 +83,7 @@ class WindowRoutes:
         self._screen.drive.check()
         event = self._screen.log.last
         try:
-            placed = await asyncio.to_thread(tiling.tile, self._screen.desk.display, asked)
+            placed = await self._screen.asking.ask(tiling.tile, self._screen.desk.display, asked)
         except (ScreenGone, *REFUSED) as error:
             raise gone(self._screen.desk.display) from error
         for window in asked.windows:

@@ -1,11 +1,13 @@
 """Connections to the X server, one for each thread that asks it; they are opened again when the server comes back."""
 
+import asyncio
 import select
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import xcffib
 import xcffib.composite
@@ -20,6 +22,9 @@ import xcffib.xtest
 
 from deskyard.computer.problem import Problem
 
+T = TypeVar("T")
+
+MOST_ASKING = 64  # how many may wait for a server's answer, beyond whom it is said not to answer
 MOST_PROPERTY = 1 << 18  # 32-bit units of a property that are read
 
 
@@ -237,6 +242,31 @@ class Line:
             if self._open is not None:
                 self._open.close()
                 self._open = None
+
+
+class Askers:
+    """A few threads that ask the X server, for whoever waits in the event loop, with a bound to how many wait.
+
+    A program may hold the server for itself, for as long as it likes: who asks then has a thread of these, and none
+    that the service needs for something else.
+    """
+
+    def __init__(self, display: str, name: str) -> None:
+        self._display = display
+        self._threads = ThreadPoolExecutor(2, name)
+        self._room = threading.BoundedSemaphore(MOST_ASKING)
+
+    async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Have a thread do something; raises `Problem` (503) where too many wait already."""
+        if not self._room.acquire(blocking=False):
+            raise gone(self._display)
+        asked = self._threads.submit(function, *arguments)
+        asked.add_done_callback(lambda _: self._room.release())
+        return await asyncio.wrap_future(asked)
+
+    def close(self) -> None:
+        """End the threads as soon as the server has answered them; nothing new is asked."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
 
 
 def gone(display: str) -> Problem:
