@@ -171,6 +171,7 @@ class Log:
         """Add what was drawn; a small spot that comes again and again in its place is marked as a caret."""
         now = time.monotonic()
         new, carets = list[Rectangle](), list[Rectangle]()
+        self._small = {spot: at for spot, at in self._small.items() if now - at < CARET_SECONDS}
         for part in parts:
             (carets if self._is_caret(part, now) else new).append(part)
         if not (new or carets) or self.hidden:
@@ -189,14 +190,21 @@ class Log:
     def drawn(self, region: Rectangle) -> float:
         """When something but a caret was last drawn there, by the monotonic clock; 0 if that is not known."""
         with self._lock:
-            return max((change.at for change in self._changes if change.touches(region)), default=0.0)
+            newest = self._newest(region)
+        return newest.at if newest else 0.0
+
+    def _newest(self, region: Rectangle | None, *, with_carets: bool = False) -> Change | None:
+        """The last time that something was drawn there; whoever asks holds the lock."""
+        return next(
+            (change for change in reversed(self._changes) if change.touches(region, with_carets=with_carets)), None
+        )
 
     def _is_caret(self, part: Rectangle, now: float) -> bool:
         if part.width > CARET_WIDTH or part.height > CARET_HEIGHT:
             return False
         before = self._small.get(part)
-        self._small = {spot: at for spot, at in self._small.items() if now - at < CARET_SECONDS} | {part: now}
-        return before is not None and 0.2 < now - before < CARET_SECONDS
+        self._small[part] = now
+        return before is not None and now - before > 0.2
 
     def _wake(self, *, of_drawing: bool = False) -> None:
         with self._lock:
@@ -326,11 +334,12 @@ class Log:
         # no news to those who wait for any.
         carets = armed.wait.kind == CHANGED and armed.wait.region is not None
         with self._lock:
-            changes = [change for change in self._changes if change.touches(armed.wait.region, with_carets=carets)]
+            newest = self._newest(armed.wait.region, with_carets=carets)
         if armed.wait.kind == CHANGED:
-            new = [change for change in changes if change.number > armed.change]
-            return ({"event": CHANGED, "seq": self.last, "change": new[-1].number} if new else None), 60
-        last = max([armed.at, *(change.at for change in changes[-1:])])
+            if newest is None or newest.number <= armed.change:
+                return None, 60
+            return {"event": CHANGED, "seq": self.last, "change": newest.number}, 60
+        last = max(armed.at, newest.at if newest else 0.0)
         left = last + armed.wait.quiet - time.monotonic()
         return (
             {"event": SETTLED, "seq": self.last, "quiet_ms": int(armed.wait.quiet * 1000)} if left <= 0 else None

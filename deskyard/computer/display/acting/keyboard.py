@@ -17,7 +17,7 @@ import xcffib.xproto as xproto
 
 from deskyard.computer.display import windows
 from deskyard.computer.display.acting import program
-from deskyard.computer.display.acting.keysyms import CAPS_LOCK, SHIFT
+from deskyard.computer.display.acting.keysyms import SHIFT
 from deskyard.computer.display.x_server import XConnection
 
 # New characters for one change of the map: each change costs two barriers, and each character a keycode.
@@ -56,7 +56,6 @@ class Keyboard:
         self._spare: OrderedDict[int, int] = OrderedDict(self._given())
         self._keys: dict[int, Key] = {}
         self._known: tuple[Any, ...] = ()  # the map that these were made of
-        self.remaps = 0
 
     def read(self) -> None:
         """Read the map anew: a layout may have been chosen, or a viewer's keys been added."""
@@ -130,7 +129,6 @@ class Keyboard:
             self._c.core.ChangeKeyboardMapping(1, keycode, 2, [keysym, keysym])
             self._spare[keycode] = keysym
             self._spare.move_to_end(keycode)
-        self.remaps += 1
         self._known = ()
         self.barrier()
 
@@ -225,10 +223,6 @@ class Keyboard:
     def shift(self) -> int:
         """The keycode of Shift."""
         return self._required(SHIFT)
-
-    def caps(self) -> int:
-        """The keycode of Caps Lock."""
-        return self._required(CAPS_LOCK)
 
     def _required(self, keysym: int) -> int:
         key = self.find(keysym)

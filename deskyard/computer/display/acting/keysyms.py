@@ -34,10 +34,7 @@ _CHARACTERS = {
 }  # fmt: skip
 _BY_NAME = {name.lower(): keysym for name, keysym in _X.items()} | {also: _X[name] for also, name in _ALSO.items()}
 
-MODIFIERS = ("shift", "ctrl", "alt", "super", "altgr", "meta", "cmd")
 RETURN, TAB, SHIFT, CAPS_LOCK = _X["Return"], _X["Tab"], _X["Shift_L"], _X["Caps_Lock"]
-# Keys that change what the others mean.
-MODIFYING = {keysym for name, keysym in _X.items() if name.endswith(("_L", "_R", "_Shift"))}
 
 
 def of_character(character: str) -> int:
