@@ -264,8 +264,8 @@ def test_who_goes_on_from_a_number_of_another_service_is_told_of_a_loss_and_hear
 
     kept = [(seq, "screen.ready") for seq in (1003, 1004, 1005) if lost or seq > after]
     assert log.since(after)[1] == lost
-    told = [(1002, "events.lost")] if lost else []
-    assert asyncio.run(asyncio.wait_for(heard(), PATIENCE)) == [*told, *kept, (1006, "screen.gone")]
+    losses = [(1002, "events.lost")] if lost else []
+    assert asyncio.run(asyncio.wait_for(heard(), PATIENCE)) == [*losses, *kept, (1006, "screen.gone")]
     if lost:
         with pytest.raises(Problem, match="forgotten"):
             asyncio.run(awaited())

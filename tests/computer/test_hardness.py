@@ -1,4 +1,4 @@
-"""What programs may do to a screen: the service hears, sees and acts on as if they had not."""
+"""Programs do to a screen what they like: the service hears, sees and acts on as if they had not."""
 
 import contextlib
 import select
@@ -24,8 +24,8 @@ def test_a_window_whose_kind_and_state_are_no_names_is_told_and_listed_as_any(
 ) -> None:
     before = service.last()
     window = Recorder(server.display, kind=[NO_NAME])
-    told = service.wait("window.appeared", match={"id": window.id}, after=before)
-    assert told["kind"] == "normal"
+    appeared = service.wait("window.appeared", match={"id": window.id}, after=before)
+    assert appeared["kind"] == "normal"
     name_by_nothing(window, "_NET_WM_STATE")
     found = next(entry for entry in service.windows() if entry["id"] == window.id)
     assert found["kind"] == "normal" and "" not in found["state"]
