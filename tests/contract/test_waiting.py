@@ -17,6 +17,7 @@ REASONS = {
     # In a desktop.
     "deskyard/computer/accessibility/bus.py": "a session's bus that is about to come tells nobody, as it is no bus yet",
     "deskyard/computer/display/acting/read_back.py": "a browser says of no key when its page has taken it",
+    "deskyard/computer/display/windows.py": "a window about to be shown is asked for: no line here hears events",
     "deskyard/computer/work/telling.py": "changes of a moment are told together, so that they are few",
     # Tasks and what they stand on.
     "deskyard/access/access.py": "a gateway answers what is new in its audit, and pushes nothing to a task",

@@ -66,7 +66,7 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class _Rules:
-    """What may come: links that lead anywhere, as on the desktop; nothing that another's agent is known by."""
+    """Bounds of a load: whether links may lead anywhere, as on the desktop, and whether it goes to another desktop."""
 
     any_link: bool
     another: bool
