@@ -91,6 +91,7 @@ def estate(server: StandIn) -> Estate:
     """An empty estate, for this test alone."""
     server.estate, server.away, server.full = server.estate.anew(), False, False
     server.requests.clear()
+    server.keys.clear()
     server.held.clear()
     return server.estate
 

@@ -43,14 +43,15 @@ HELD_SECONDS = 60.0
 class StandIn:
     """The server of one test run; `estate` is changed by tests.
 
-    `requests` notes what the pages asked for, `refused` counts what was asked while the server was away. The answer to
-    what is asked of a path of `held` is sent once that is set.
+    `requests` notes what the pages asked for, `keys` by which Idempotency-Key of which path, `refused` counts what was
+    asked while the server was away. The answer to what is asked of a path of `held` is sent once that is set.
     """
 
     pages: Path
     estate: Estate = field(default_factory=Estate)
     passkeys: Passkeys = field(default_factory=Passkeys)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
+    keys: list[tuple[str, str]] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)
     held: dict[str, threading.Event] = field(default_factory=dict)
     away: bool = False
@@ -94,6 +95,8 @@ class StandIn:
                 request.headers.get("x-deskyard") != "1" or not request.headers.get("idempotency-key")
             ):
                 return calls.problem(400, "X-Deskyard", "", "the header is missing", "Send it")
+            if request.method != "GET":
+                self.keys.append((request.url.path, request.headers["idempotency-key"]))
             answer: Response = await handler(request, self, body)
             if held := self.held.get(request.url.path):
                 await asyncio.to_thread(held.wait, HELD_SECONDS)

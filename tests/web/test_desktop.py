@@ -294,6 +294,33 @@ def test_agent_is_stopped_at_once_and_let_go_on(browser: Browser, estate: Estate
     browser.sees("Stop the agent at once")
 
 
+def test_what_got_no_answer_is_repeated_soon_and_is_asked_anew_later(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    path = f"/api/desktops/{DESK}/freeze"
+    browser.open(PAGE)
+    browser.sees("Stop the agent at once")
+    browser.script(
+        "const asked = window.fetch;"
+        "window.fetch = async (...what) => { const answer = await asked(...what);"
+        " if (what[0].endsWith('/freeze')) throw new TypeError('cut'); return answer; };"
+    )
+
+    def keys_after(presses: int) -> list[str]:
+        browser.click("Stop the agent at once")
+        browser.wait("it is asked", lambda: len(server.asked("POST", path)) == presses)
+        browser.sees("Mission Control did not answer")
+        estate.advance(next(reversed(estate.operations)), state="done", endedAt=ago())
+        return [key for where, key in server.keys if where == path]
+
+    keys_after(1)
+    first, again = keys_after(2)
+    assert again == first, "it may have been done"
+    browser.script("const now = Date.now; Date.now = () => now() + 130_000;")
+    assert keys_after(3)[-1] != first, "it is another stop, of an agent that runs again"
+
+
 def test_what_failed_some_other_time_is_in_the_timeline_alone(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)
     failed = {"field": "agent", "value": DESK, "reason": "does not stand still", "remedy": "Do it again"}

@@ -19,8 +19,10 @@ export const signedOut = { handler: (): void => undefined };
 /** Called with why the database keeps nothing now, and with null once it has kept something again. */
 export const databaseAnswered = { handler: (_problem: ProblemDetails | null): void => undefined };
 
-// A request that got no answer may have been done: sent again, it carries the same key, and the API does it once.
-const unanswered = new Map<string, string>();
+// A request that got no answer may have been done: sent again soon, it carries the same key, and the API does it once.
+// Later it is another: to stop an agent anew is not answered with how it was stopped before.
+const RETRY_MILLISECONDS = 120_000;
+const unanswered = new Map<string, { key: string; at: number }>();
 
 export const get = <T>(path: string): Promise<T> => request<T>("GET", path);
 export const post = <T>(path: string, body: unknown = {}): Promise<T> => request<T>("POST", path, body);
@@ -60,8 +62,7 @@ async function request<T>(method: string, path: string, body?: unknown, more: Re
   if (text !== undefined) headers["Content-Type"] = "application/json";
   if (method !== "GET") {
     headers["X-Deskyard"] = "1";
-    headers["Idempotency-Key"] = unanswered.get(sameAction) ?? crypto.randomUUID();
-    unanswered.set(sameAction, headers["Idempotency-Key"]);
+    headers["Idempotency-Key"] = keyOf(sameAction);
   }
   const response = await send(path, { method, headers, body: text });
   unanswered.delete(sameAction);
@@ -69,6 +70,14 @@ async function request<T>(method: string, path: string, body?: unknown, more: Re
   if (!response.ok) throw new ApiError(response.status, heard(method, response.status, await problemIn(response)));
   if (method !== "GET") databaseAnswered.handler(null);
   return (response.status === 204 ? undefined : await response.json()) as T;
+}
+
+function keyOf(action: string): string {
+  const before = unanswered.get(action);
+  if (before && Date.now() - before.at < RETRY_MILLISECONDS) return before.key;
+  const key = crypto.randomUUID();
+  unanswered.set(action, { key, at: Date.now() });
+  return key;
 }
 
 /** The problem of an answer; who shows all pages hears of a database that keeps nothing. */
