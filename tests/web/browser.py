@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -53,8 +53,9 @@ class Browser:
         while True:
             try:
                 found: str = self.driver.find_element(By.TAG_NAME, "body").text
-            except (NoSuchElementException, StaleElementReferenceException):
-                # The other document has no body until its first bytes are there.
+            except WebDriverException:
+                # The other document has no body until its first bytes are there, and Chromium says in several ways
+                # that something is of neither.
                 if time.monotonic() > end:
                     raise
                 continue

@@ -13,6 +13,46 @@ def test_a_passkey_signs_in_and_leads_back_to_the_page_that_was_asked_for(browse
     assert browser.path() == "/operations?state=failed"
 
 
+def test_who_signs_in_next_sees_nothing_of_who_was_there_before(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open("/operations")
+    estate.operation("workspace.up", "team-01")
+    browser.sees("bring up team-01")
+    server.sessions.clear()
+    browser.click("Audit")
+    browser.sees("Use my passkey")
+    # The next person may see none of it.
+    estate.operations.clear()
+    browser.script("history.replaceState(null, '', '/sign-in?next=/operations')")
+    browser.script("dispatchEvent(new PopStateEvent('popstate'))")
+    browser.click("Use my passkey")
+    browser.sees("No operations")
+    assert "bring up" not in browser.text()
+
+
+def test_tab_whose_session_ended_asks_no_more(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open("/")
+    browser.sees("1 desktops")
+    browser.sees("live")
+    # Pauses are over when this test says so.
+    browser.script(
+        "window.armed = []; const after = window.setTimeout;"
+        "window.setTimeout = (act, pause, ...more) => pause < 1000 ? after(act, pause, ...more) : armed.push(act);"
+    )
+    server.sessions.clear()
+    estate.hang_up()
+    browser.wait("it waits to try again", lambda: browser.script("return armed.length") == 1)
+    browser.script("armed[0]()")
+    browser.sees("Use my passkey")
+    # What is asked after it is answered after it.
+    browser.driver.execute_async_script("fetch('/api/sign-in').then((answer) => answer.json()).then(arguments[0])")
+    browser.frame()
+    assert browser.script("return armed.length") == 1
+
+
 def test_an_address_of_another_site_is_not_gone_to_after_sign_in(browser: Browser, server: StandIn) -> None:
     server.sessions.clear()
     browser.open("/sign-in?next=//evil.example/")

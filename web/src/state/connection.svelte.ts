@@ -13,6 +13,8 @@ class Connection {
   #stream: Stream | null = null;
   #timer = 0;
   #pause = 1000;
+  /** Counts what was closed: an answer to an earlier try opens nothing. */
+  #turn = 0;
   readonly #handlers = new Map<string, Set<Handler>>();
 
   constructor() {
@@ -35,9 +37,7 @@ class Connection {
 
   /** Try at once, rather than when the pause is over. */
   retry(): void {
-    if (this.state !== "lost") return;
-    this.#close();
-    this.#open();
+    if (this.state === "lost") this.#open();
   }
 
   /** Hear of an event until the returned function is called. */
@@ -48,6 +48,7 @@ class Connection {
   }
 
   #open(): void {
+    this.#close();
     let anew = true;
     this.#stream = openStream({
       opened: () => {
@@ -68,18 +69,19 @@ class Connection {
     this.#tell("lost", null);
     if (!forGood) return;
     this.#close();
+    const turn = this.#turn;
     this.#timer = window.setTimeout(() => {
-      this.#timer = 0;
-      // Tells by its 401, too, that the session has ended.
+      // Tells by its 401, too, that the session has ended: that stops this, and nothing is tried again.
       get("/api/me").then(
-        () => this.#open(),
-        () => this.#lost(true),
+        () => turn === this.#turn && this.#open(),
+        () => turn === this.#turn && this.#lost(true),
       );
     }, this.#pause);
     this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE);
   }
 
   #close(): void {
+    this.#turn += 1;
     clearTimeout(this.#timer);
     this.#timer = 0;
     this.#stream?.close();
