@@ -182,7 +182,9 @@ async def act(request: Request, stand_in: "StandIn", body: Any) -> Response:
         assert body["intent"]["intent"]["target"] == target
         result = {"sealed": seal.sealed(secret, stand_in.estate.sealed_to or body["sealTo"], target)}
         return accepted(
-            stand_in.estate.operation("desktop.session", found["workspaceId"], found["id"], state="done", result=result)
+            stand_in.estate.operation(
+                "desktop.session", found["workspaceId"], found["id"], state=stand_in.estate.opens, result=result
+            )
         )
     if action == "chat":
         return _chat(stand_in, found, body)

@@ -132,6 +132,10 @@ class Estate:
     measured: list[Thing] = field(default_factory=list)
     measured_left_out: int = 0
     readings: list[Thing] = field(default_factory=list)
+    # How far a session is as soon as it is asked for.
+    opens: str = "done"
+    # How an answer to what waits for another person ends.
+    decides: Thing = field(default_factory=lambda: {"state": "done"})
     # Whether operations do not stop by themselves, and may be ended by force.
     is_stuck: bool = False
     # By desktop, and as of when they are known.

@@ -24,6 +24,16 @@ def test_what_waits_comes_without_a_reload_and_says_who_what_and_how_long(browse
     browser.sees("refuse, by Ada: not this shop")
 
 
+def test_what_was_answered_while_no_event_was_heard_waits_no_more(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open("/approvals?state=waiting")
+    found = estate.approval(DESK, "api.stripe.com")
+    browser.sees("api.stripe.com:443")
+    estate.approvals[found["id"]] |= {"state": "lapsed"}
+    estate.tell("reset", {})
+    browser.sees("Nothing is waiting")
+
+
 @pytest.mark.parametrize(("button", "answer"), [("Allow once", "once"), ("15 minutes", "15m"), ("Always", "always")])
 def test_an_answer_is_signed_by_name_port_and_desktop(
     browser: Browser, estate: Estate, server: StandIn, button: str, answer: str

@@ -67,6 +67,18 @@ def test_the_screen_appears_when_somebody_opens_it(browser: Browser, estate: Est
     assert (sent["mode"], server.asked("POST", "/api/intents")) == ("view", [signed])
 
 
+def test_link_that_was_made_while_no_event_was_heard_is_got_all_the_same(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.opens = "queued"
+    browser.open(PAGE)
+    browser.click("Only watch")
+    browser.sees("Asking the gateway for a link")
+    (asked,) = browser.wait("it is asked for", lambda: list(estate.operations))
+    estate.operations[asked] |= {"state": "done", "endedAt": ago()}
+    estate.tell("reset", {})
+    browser.find("a[target='_blank']")
+
+
 def test_a_link_that_is_sealed_to_somebody_else_is_told_and_not_followed(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)
     point = ec.generate_private_key(seal.CURVE).public_key()

@@ -18,6 +18,16 @@ def test_the_queue_says_the_place_and_why_something_waits(browser: Browser, esta
     browser.sees("the host went away")
 
 
+def test_what_ended_while_no_event_was_heard_is_over(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open("/operations?state=running")
+    found = estate.operation("workspace.up", "team-01", state="running")
+    browser.sees("bring up team-01")
+    estate.operations[found["id"]] |= {"state": "done", "endedAt": ago()}
+    estate.tell("reset", {})
+    browser.sees("No operations that are running")
+
+
 def test_a_log_is_shown_while_it_is_written(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)
     operation = estate.operation("desktop.start", "team-01", "team-01.desk-1")

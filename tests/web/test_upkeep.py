@@ -58,6 +58,16 @@ def test_nothing_is_asked_by_opening_the_page_and_a_look_shows_as_it_ends(
     browser.sees("tcp to a neighbour: answered")
 
 
+def test_look_that_ended_while_no_event_was_heard_is_over(browser: Browser, estate: Estate) -> None:
+    browser.open(PAGE)
+    browser.click("Look now")
+    browser.sees("look: place 1 in the queue")
+    estate.operations[newest(browser, estate, "workspace.look")] |= {"state": "failed", "problem": upkeep.SILENT}
+    estate.tell("reset", {})
+    browser.sees("does not run")
+    browser.sees_no("look: place 1 in the queue")
+
+
 def test_what_was_seen_before_is_there_with_its_age_and_is_its_workspaces_alone(
     browser: Browser, estate: Estate
 ) -> None:

@@ -29,12 +29,14 @@ export async function sealedSecret(wish: Wish, shown: (text: string) => void): P
     const target = `${wish.target} for key ${seal.fingerprint}`;
     const wanted = { ...wish.body, sealTo: seal.publicKey, ...(await signed(wish.kind, target, shown)) };
     shown("");
-    const asked = await post<Operation>(wish.path, wanted);
-    if (!isOver(asked)) await ends.of(asked.id, wish);
-    // An event tells everybody that it is done; the secret is only for whoever asked.
-    const operation = await get<Operation>(`/api/operations/${asked.id}`);
+    let operation = await post<Operation>(wish.path, wanted);
+    do {
+      if (!isOver(operation)) await ends.of(operation.id, wish);
+      // An event tells everybody that it is done; the secret is only for whoever asked.
+      operation = await get<Operation>(`/api/operations/${operation.id}`);
+    } while (!isOver(operation) && !operation.result?.sealed);
     const sealed = operation.result?.sealed;
-    if (operation.state !== "done" || !sealed) {
+    if (!sealed) {
       throw new ApiError(0, operation.problem ?? refusal(wish, `no ${wish.secret} came back`));
     }
     const found = await seal.opened(sealed as Sealed, target, wish.secret);
@@ -52,25 +54,33 @@ export function refusal({ field, value }: { field: string; value: string }, reas
 /** Hears of operations that end, from before any is asked for. */
 class Ends {
   readonly #over = new Set<string>();
-  #told = (): void => undefined;
-  readonly forget = connection.on("operation", (data) => {
-    const operation = data as Operation;
-    if (isOver(operation)) this.#over.add(operation.id);
-    this.#told();
-  });
+  #told = (_missed: boolean): void => undefined;
+  readonly #heard = [
+    connection.on("operation", (data) => {
+      const operation = data as Operation;
+      if (isOver(operation)) this.#over.add(operation.id);
+      this.#told(false);
+    }),
+    connection.on("reset", () => this.#told(true)),
+  ];
 
+  forget(): void {
+    for (const hear of this.#heard) hear();
+  }
+
+  /** Until it ends, or its end may have been missed, as events went by. */
   of(operationId: string, wish: Wish): Promise<void> {
     return new Promise((resolve, reject) => {
       const late = setTimeout(
         () => reject(new ApiError(0, refusal(wish, `no ${wish.secret} came within ${SECONDS} s`))),
         SECONDS * 1000,
       );
-      this.#told = () => {
-        if (!this.#over.has(operationId)) return;
+      this.#told = (missed) => {
+        if (!missed && !this.#over.has(operationId)) return;
         clearTimeout(late);
         resolve();
       };
-      this.#told();
+      this.#told(false);
     });
   }
 }

@@ -1,5 +1,5 @@
 // What there is: desktops, workspaces, operations and messages, from lists and then from events.
-import { list, problemOf } from "../api/client";
+import { ApiError, get, list, problemOf } from "../api/client";
 import type { Alert, Approval, Desktop, Message, Operation, Page, ProblemDetails, Workspace } from "../api/types";
 import { isOver } from "../words";
 import { byText, Collection } from "./collection.svelte";
@@ -7,6 +7,8 @@ import { connection } from "./connection.svelte";
 
 const PAGE = 500;
 const KEPT = 5000;
+// To ask for these takes their secret from the page that waits for it.
+const SECRET = ["desktop.session", "key.create", "person.invite"];
 
 type Told<T> = T & { gone?: boolean };
 
@@ -35,8 +37,11 @@ class Estate {
     this.#follow("message", this.messages);
     this.#follow("approval", this.approvals);
     this.#follow("alert", this.alerts);
-    // No list that is loaded here tells how they went on meanwhile.
-    connection.on("reset", () => this.alerts.retain(new Set(), performance.now()));
+    // No list that is loaded here tells how they went on meanwhile; pages that show them ask anew.
+    for (const each of [this.alerts, this.approvals]) {
+      connection.on("reset", () => each.retain(new Set(), performance.now()));
+    }
+    connection.on("reset", () => void this.#askForEnds());
     connection.on("conversation", (data) => this.#forget((data as { id: string }).id));
     connection.on("operation", (data) => this.#showAtDesktop(data as Operation));
     // Lists come after the stream is open, so that nothing falls between the two.
@@ -79,6 +84,18 @@ class Estate {
       this.loaded = true;
     } catch (error) {
       this.problem = problemOf(error);
+    }
+  }
+
+  /** What ended while no event was heard is told by no later one. */
+  async #askForEnds(): Promise<void> {
+    for (const { id, kind } of this.operations.all().filter((operation) => !isOver(operation))) {
+      if (SECRET.includes(kind)) continue;
+      try {
+        await this.operations.answered(get<Operation>(`/api/operations/${id}`));
+      } catch (error) {
+        if (error instanceof ApiError && error.status === 404) this.operations.remove(id);
+      }
     }
   }
 
