@@ -26,11 +26,12 @@ def events(lines: Iterator[str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     fields: dict[str, str] = {}
     beats = 0
     for line in lines:
-        beats = beats + 1 if line.startswith(":") else beats
-        assert beats <= MOST_BEATS, f"nothing was told in {beats} heartbeats"
         if line and not line.startswith(":"):
             name, _, value = line.partition(": ")
             fields[name] = value
+        elif fields.get("event") == "heartbeat":
+            fields, beats = {}, beats + 1
+            assert beats <= MOST_BEATS, f"nothing was told in {beats} heartbeats"
         elif fields:
             yield fields["id"], fields["event"], json.loads(fields["data"])
             fields, beats = {}, 0

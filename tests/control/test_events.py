@@ -3,14 +3,16 @@
 import asyncio
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import psycopg
 import pytest
 from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool
 from pydantic import BaseModel
 
+from deskyard.control.api.caller import Caller, Link
 from deskyard.control.queue import claim as claims
 from deskyard.control.store.cluster import OWNER
 from deskyard.control.web import feed
@@ -176,6 +178,28 @@ def test_a_watcher_may_ask_for_one_desktop_alone(mission: Lab, owner: httpx.Clie
         mission.state(want(owner, "lab.first"), "done")
         heard = until_done(stream, want(owner, "lab.second"))
     assert {data["desktopId"] for _, kind, data in heard if kind == "operation"} == {"lab.second"}
+
+
+@pytest.mark.parametrize("happens", ["nothing", "much elsewhere"])
+def test_heartbeat_is_told_whatever_happens(monkeypatch: pytest.MonkeyPatch, happens: str) -> None:
+    monkeypatch.setattr(feed, "HEARTBEAT_SECONDS", 0.01)
+    elsewhere = feed.News((1, 1), "workspace", "other", None, "other", "{}")
+    who = Caller("key:ci:1", frozenset({"read"}), workspaces=frozenset({"mine"}))
+
+    async def busy(_watcher: feed.Watcher) -> list[feed.News]:
+        return [elsewhere]
+
+    async def still() -> Caller:
+        return who
+
+    async def heard() -> list[bytes]:
+        stream = feed.Feed("", cast("AsyncConnectionPool[Link]", None)).stream(who, still, None, feed.Only())
+        async with asyncio.timeout(WAIT_SECONDS):
+            return [await anext(stream) for _ in range(3)]
+
+    if happens != "nothing":
+        monkeypatch.setattr(feed.Watcher, "next", busy)
+    assert asyncio.run(heard())[1:] == [b"event: heartbeat\ndata: {}\n\n"] * 2
 
 
 def test_the_database_may_go_away_and_come_back(mission: Lab, owner: httpx.Client) -> None:

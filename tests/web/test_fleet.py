@@ -175,6 +175,8 @@ def test_a_cut_is_told_with_the_age_of_what_is_shown_and_healed(
     estate.fill(workspaces=1, desktops=2)
     browser.open("/")
     browser.sees("live")
+    # Both lists are asked for before anything is refused: what is refused then is the stream.
+    browser.wait("the lists", lambda: names(browser) and server.asked("GET", "/api/workspaces"))
     if healed == "by a person":
         # The page's own tries, a second apart and more, do not come: only the button is left.
         browser.script(NO_LONG_TIMERS)
@@ -190,6 +192,28 @@ def test_a_cut_is_told_with_the_age_of_what_is_shown_and_healed(
     browser.sees_no("Not connected")
     browser.wait("what happened meanwhile", lambda: names(browser) == ["team-01.desk-2"])
     assert browser.driver.find_element(By.CSS_SELECTOR, ".live").text == "live"
+
+
+def test_stream_that_is_silent_too_long_is_told_as_lost_and_opened_anew(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open("/")
+    browser.sees("42 min")
+    browser.script("window.late = 0; const now = Date.now; Date.now = () => now() + late * 1000;")
+    for _ in range(5):
+        estate.tell("heartbeat", {})
+        # What is asked after it is answered after it.
+        browser.driver.execute_async_script("late += 20; fetch('/api/me').then(arguments[0])")
+    browser.sees("43 min")
+    assert browser.find(".live").text == "live", "heartbeats are a life"
+    server.away = True
+    browser.script("late += 50")
+    browser.sees("Not connected to Mission Control. What you see is")
+    assert "is 0 s old" not in browser.text()
+    server.away = False
+    browser.sees_no("Not connected")
+    assert browser.find(".live").text == "live"
 
 
 def test_a_hypervisor_that_is_gone_is_a_banner_on_every_page_until_it_answers(browser: Browser, estate: Estate) -> None:

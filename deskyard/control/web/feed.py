@@ -22,6 +22,8 @@ from deskyard.control.web.watch.alerts import alert
 from deskyard.host.deadline import Deadline
 
 HEARTBEAT_SECONDS = 15.0
+# An event, since a browser shows no comment to its page: what does not come any more tells it of a cut.
+HEARTBEAT = b"event: heartbeat\ndata: {}\n\n"
 # A watcher who is so far behind loads its lists anew.
 MOST_WAITING = 256
 AT_ONCE = 500
@@ -174,12 +176,12 @@ class Feed:
                         who, asked = await again(), Deadline(HEARTBEAT_SECONDS)
                     except Problem:
                         return
+                    yield HEARTBEAT
                 try:
                     # No task for each: `wait_for` makes one, a thousand times for every event.
                     async with asyncio.timeout(HEARTBEAT_SECONDS):
                         heard = await watcher.next()
                 except TimeoutError:
-                    yield b": still here\n\n"
                     continue
                 if frames := b"".join(news.frame for news in heard if news.place > last and only.takes(who, news)):
                     yield frames

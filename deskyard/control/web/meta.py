@@ -47,7 +47,8 @@ async def events(
 ) -> StreamingResponse:
     """Follow what happens, as server-sent events; `Last-Event-ID` goes on where a stream was cut.
 
-    Where the event of that id is not kept any more, `reset` comes first: lists have to be read anew.
+    Where the event of that id is not kept any more, `reset` comes first: lists have to be read anew. `heartbeat`, which
+    has no id, comes at least every 30 seconds: where none does, the stream is cut.
     """
 
     async def who() -> Caller:

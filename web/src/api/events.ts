@@ -10,7 +10,7 @@ interface Listener {
   event(name: string, data: unknown): void;
 }
 
-const NAMES = ["desktop", "operation", "operation.log", "workspace", "message", "conversation", "alert", "approval", "reset"];
+const NAMES = ["desktop", "operation", "operation.log", "workspace", "message", "conversation", "alert", "approval", "reset", "heartbeat"];
 
 /** Open the stream. The browser resumes it after a cut where it ended; after a refusal it gives up for good. */
 export function openStream(listener: Listener): Stream {

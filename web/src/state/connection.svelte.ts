@@ -1,10 +1,14 @@
 // Whether what the page shows is of now.
+import { untrack } from "svelte";
 import { get } from "../api/client";
 import { openStream, type Stream } from "../api/events";
+import { clock } from "./clock.svelte";
 
 type Handler = (data: unknown) => void;
 
 const LONGEST_PAUSE = 15_000;
+// The server tells a heartbeat at least every 30 seconds.
+const SILENCE = 45_000;
 
 class Connection {
   state = $state<"connecting" | "live" | "lost">("connecting");
@@ -23,6 +27,12 @@ class Connection {
     // A page that the browser keeps for going back holds no stream meanwhile.
     addEventListener("pagehide", () => this.#close());
     addEventListener("pageshow", (event) => event.persisted && this.#open());
+    // No browser says that the other end of an open connection is gone, as after a sleep.
+    $effect.root(() => {
+      $effect(() => {
+        if (this.state === "live" && clock.now - this.liveAt > SILENCE) untrack(() => this.#lost(true));
+      });
+    });
   }
 
   start(): void {
@@ -53,18 +63,21 @@ class Connection {
     this.#stream = openStream({
       opened: () => {
         this.state = "live";
+        this.liveAt = Date.now();
         this.#pause = 1000;
         // The browser resumes its own stream where it was cut; before a new one, events went by.
         this.#tell(anew ? "reset" : "resumed", null);
         anew = false;
       },
       lost: (forGood) => this.#lost(forGood),
-      event: (name, data) => this.#tell(name, data),
+      event: (name, data) => {
+        this.liveAt = Date.now();
+        this.#tell(name, data);
+      },
     });
   }
 
   #lost(forGood: boolean): void {
-    if (this.state === "live") this.liveAt = Date.now();
     this.state = "lost";
     this.#tell("lost", null);
     if (!forGood) return;
