@@ -241,8 +241,10 @@ async def decide_operation(request: Request, stand_in: "StandIn", body: Any) -> 
     except Refused as refused:
         return problem(403, "intent", "", str(refused), "Sign it again")
     found = stand_in.estate.operations[request.path_params["id"]]
-    answer = stand_in.estate.operation("operation.decide", found["workspaceId"], found["desktopId"], state="done")
-    stand_in.estate.advance(found["id"], state="queued" if body["answer"] == "allow" else "cancelled", consent=None)
+    estate = stand_in.estate
+    answer = estate.operation("operation.decide", found["workspaceId"], found["desktopId"], **estate.decides)
+    if answer["state"] == "done":
+        estate.advance(found["id"], state="queued" if body["answer"] == "allow" else "cancelled", consent=None)
     return accepted(answer)
 
 

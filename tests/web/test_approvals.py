@@ -7,6 +7,7 @@ from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
 
 DESK = "team-01.desk-1"
+TARGET = "api.stripe.com:443"
 
 
 def test_what_waits_comes_without_a_reload_and_says_who_what_and_how_long(browser: Browser, estate: Estate) -> None:
@@ -49,6 +50,33 @@ def test_an_answer_is_signed_by_name_port_and_desktop(
     assert server.asked("POST", "/api/intents") == [{"kind": "approval.decide", "target": aim}]
     (sent,) = server.asked("POST", f"/api/approvals/{found['id']}/decide")
     assert (sent["answer"], sent["intent"]["intent"]["target"]) == (answer, aim)
+
+
+def test_answer_is_said_to_be_given_once_it_is_and_its_failure_is_shown(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.approval(DESK, "api.stripe.com")
+    browser.open("/approvals")
+
+    def answered(end: dict[str, object]) -> None:
+        known = len(estate.operations)
+        browser.click("Allow once")
+        browser.find("dialog .primary").click()
+        browser.wait("it is asked", lambda: len(estate.operations) > known)
+        browser.wait("the dialog is gone", lambda: browser.all("dialog") == [])
+        assert f"{TARGET}: allowed" not in said()
+        estate.advance(next(reversed(estate.operations)), endedAt=ago(), **end)
+
+    def said() -> str:
+        found: str = browser.script("return document.body.textContent")
+        return found
+
+    gone = {"field": "approval", "value": "api.stripe.com", "reason": "waits no more", "remedy": "Let it try again"}
+    answered({"state": "failed", "problem": gone})
+    browser.sees("waits no more")
+    assert f"{TARGET}: allowed" not in said()
+    answered({"state": "done"})
+    browser.wait("it is told", lambda: f"{TARGET}: allowed" in said())
+    browser.sees_no("waits no more")
 
 
 def test_a_refusal_needs_its_reason_and_without_a_passkey_nothing_is_answered(

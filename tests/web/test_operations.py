@@ -113,6 +113,16 @@ def test_what_waits_for_another_person_is_seen_and_allowed_with_a_signature(
     browser.sees_no("Refuse it")
 
 
+def test_answer_that_fails_says_why(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.decides = {"state": "failed", "problem": {"reason": "you may not decide that", "remedy": "Ask another"}}
+    browser.open(f"/operations/{held(estate)}")
+    browser.click("Allow it")
+    browser.click("Allow it, signed by my passkey")
+    browser.sees("you may not decide that")
+    browser.sees("Refuse it")
+
+
 def test_to_refuse_it_wants_a_reason(browser: Browser, estate: Estate, server: StandIn) -> None:
     estate.fill(workspaces=1, desktops=1)
     id = held(estate)

@@ -56,7 +56,7 @@ def test_a_first_answer_of_two_is_shown_as_it_comes(browser: Browser, estate: Es
     browser.sees("1 of 2 said once: Eve")
     browser.click("Always")
     browser.sees("another person has to say the same")
-    browser.click("Not now")
+    browser.click("Leave as it is")
     browser.click("Allow once")
     browser.sees("Reason, for the audit")
     assert "another person" not in browser.find("dialog").text

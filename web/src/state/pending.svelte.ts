@@ -1,22 +1,27 @@
-// An operation that a page has asked for, until it is over.
+// Operations that a page has asked for, until they are over.
 import type { Operation } from "../api/types";
 import { isOver } from "../words";
 import { estate } from "./estate.svelte";
 
 export class Pending {
-  #asked = $state.raw<Operation | null>(null);
+  /** The words for each that is done, by its id. */
+  #asked = $state.raw<Record<string, string>>({});
 
-  /** Made while a component is made: `over` is told the operation with its end. */
-  constructor(over: (operation: Operation) => void) {
+  /** Made while a component is made: `over` is told each operation with its end. */
+  constructor(over: (operation: Operation, words: string) => void) {
     $effect(() => {
-      const now = this.#asked && estate.operations.get(this.#asked.id);
-      if (!now || !isOver(now)) return;
-      this.#asked = null;
-      over(now);
+      for (const [id, words] of Object.entries(this.#asked)) {
+        const now = estate.operations.get(id);
+        if (!now || !isOver(now)) continue;
+        const { [id]: _, ...others } = this.#asked;
+        this.#asked = others;
+        over(now, words);
+      }
     });
   }
 
-  async follow(ask: () => Promise<Operation>): Promise<void> {
-    this.#asked = await estate.operations.answered(ask());
+  async follow(ask: () => Promise<Operation>, words = ""): Promise<void> {
+    const { id } = await estate.operations.answered(ask());
+    this.#asked = { ...this.#asked, [id]: words };
   }
 }
