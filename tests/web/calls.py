@@ -235,6 +235,17 @@ async def destroy(request: Request, stand_in: "StandIn", body: Any) -> Response:
     return accepted(stand_in.estate.operation("desktop.destroy", found["workspaceId"], found["id"]))
 
 
+async def release(request: Request, stand_in: "StandIn", body: Any) -> Response:
+    try:
+        stand_in.passkeys.answered(request, body["intent"]["credential"], "webauthn.get")
+    except Refused as refused:
+        return problem(403, "intent", "", str(refused), "Sign it again")
+    workspace, seat = request.path_params["id"], request.path_params["seat"]
+    found = stand_in.estate.desktops[f"{workspace}.{seat}"]
+    assert request.query_params["machine"] == found["machine"]
+    return accepted(stand_in.estate.operation("task.release", workspace, found["id"]))
+
+
 async def decide_operation(request: Request, stand_in: "StandIn", body: Any) -> Response:
     try:
         stand_in.passkeys.answered(request, body["intent"]["credential"], "webauthn.get")
@@ -453,6 +464,7 @@ ROUTES = (
     ("DELETE", "/api/desktops/{id}", destroy),
     ("POST", "/api/desktops/{id}/upgrade/preview", preview),
     ("POST", "/api/desktops/{id}/{action}", act),
+    ("DELETE", "/api/workspaces/{id}/tasks/{seat}", release),
     ("POST", "/api/intents", intents),
     ("GET", "/api/approvals", approvals),
     ("POST", "/api/approvals/{id}/decide", decide),

@@ -42,6 +42,9 @@ def desktop(workspace: str, name: str, **known: Any) -> Thing:
         "lastChatAt": None,
         "frozenAt": None,
         "session": None,
+        "lifetime": "kept",
+        "until": None,
+        "machine": None,
         **known,
     }
 

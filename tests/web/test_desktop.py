@@ -351,6 +351,25 @@ def test_who_may_only_see_is_told_that_an_agent_stands_still(browser: Browser, e
     assert browser.all("[aria-label='The agent'] button") == []
 
 
+def test_who_may_only_see_is_offered_nothing_to_do(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=2)
+    estate.role = "viewer"
+    running = estate.operation("workspace.up", "team-01", state="running")
+    browser.open(PAGE)
+    browser.sees("Who may only see opens no screen")
+    assert browser.all(".head button") == browser.all("main textarea") == []
+    browser.open("/")
+    browser.wait("the fleet", lambda: browser.all("[role=row] input"))
+    assert not any(box.is_enabled() for box in browser.all("[role=row] input"))
+    assert "New desktop" not in browser.text()
+    browser.open("/workspaces/team-01")
+    browser.sees("What its desktops may reach")
+    assert browser.all("main .row button, main a.button[href^='/new']") == []
+    browser.open(f"/operations/{running['id']}")
+    browser.sees("Asked by")
+    assert "Cancel" not in browser.text()
+
+
 def test_agent_of_a_desktop_that_is_off_cannot_be_stopped(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)
     estate.change(DESK, state="stopped")
@@ -376,6 +395,39 @@ def test_what_is_destroyed_is_named_typed_and_signed(browser: Browser, estate: E
     (sent,) = server.asked("DELETE", f"/api/desktops/{DESK}")
     assert sent["intent"]["intent"]["target"] == DESK
     assert browser.all("dialog") == []
+
+
+def test_desktop_for_a_task_says_when_it_goes_and_is_only_ended(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.change(DESK, lifetime="task", until=ago(hours=-2, minutes=-5), machine="m-1")
+    browser.open(PAGE)
+    browser.sees("for a task, goes in 2 h")
+    assert [button.text for button in browser.all(".head button")] == ["End it"]
+    assert browser.all("[aria-label='The agent']") == []
+    browser.click("End it")
+    browser.sees("goes with all its data")
+    browser.find("dialog .danger").click()
+    browser.sees("end a desktop for a task: place 1 in the queue")
+    (sent,) = server.asked("DELETE", "/api/workspaces/team-01/tasks/desk-1")
+    assert sent["intent"]["intent"]["target"] == f"{DESK} m-1"
+
+
+def test_desktop_that_goes_while_it_is_looked_at_is_said_to_be_gone(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.sees("Open screen")
+    done = estate.operation("desktop.destroy", "team-01", DESK, state="done", endedAt=ago())
+    estate.tell("desktop", {"id": DESK, "gone": True})
+    browser.sees("It is gone. Last was done: destroy.")
+    links = [link.get_attribute("href") for link in browser.all("main .missing a")]
+    assert [link.removeprefix(browser.url) for link in links] == [
+        f"/operations/{done['id']}",
+        f"/conversations?desktop={DESK}",
+    ]
+    assert browser.all("main textarea") == [], "nobody is there who would answer"
+    browser.wait("it is told", lambda: f"{DESK} is gone" in browser.script("return document.body.textContent"))
 
 
 def test_the_only_desktop_of_a_workspace_is_named_as_such_before_anything_is_typed(

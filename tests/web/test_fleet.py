@@ -77,11 +77,31 @@ def test_an_action_on_many_shows_them_before_and_sends_their_count(
     ready = sum(desktop["state"] == "ready" for desktop in estate.desktops.values())
     browser.sees(f"Stop {ready} desktops?")
     browser.sees("Programs that run on them end")
-    tried = {"action": "stop", "selector": {"state": "ready"}, "expectedCount": ready, "dryRun": True}
-    assert server.asked("POST", "/api/fleet/actions") == [tried]
+    ids = [desktop["id"] for desktop in estate.desktops.values() if desktop["state"] == "ready"]
+    tried = {"action": "stop", "selector": {"ids": ids}, "expectedCount": ready, "dryRun": True}
+    (sent,) = server.asked("POST", "/api/fleet/actions")
+    assert {**sent, "selector": {"ids": sorted(sent["selector"]["ids"])}} == {**tried, "selector": {"ids": sorted(ids)}}
     browser.find("dialog .primary").click()
     browser.sees_no("chosen")
     assert server.asked("POST", "/api/fleet/actions")[1] == {**tried, "dryRun": False}
+
+
+def test_desktop_for_a_task_is_left_out_of_what_is_done_with_many(
+    browser: Browser, estate: Estate, server: StandIn
+) -> None:
+    estate.fill(workspaces=1, desktops=3)
+    estate.change("team-01.desk-2", lifetime="task", until=ago(hours=-2, minutes=-5), machine="m-1")
+    browser.open("/")
+    browser.sees("for a task, goes in 2 h")
+    boxes = browser.all(f"{ROWS} input")
+    assert [box.is_enabled() for box in boxes] == [True, False, True]
+    boxes[0].click()
+    browser.click("Choose all 2 shown")
+    browser.sees("2 chosen")
+    browser.click("Stop")
+    browser.sees("Stop 2 desktops?")
+    (tried,) = server.asked("POST", "/api/fleet/actions")
+    assert tried["selector"] == {"ids": ["team-01.desk-1", "team-01.desk-3"]}
 
 
 def test_agents_of_many_are_stopped_and_the_list_says_so(browser: Browser, estate: Estate, server: StandIn) -> None:
@@ -121,12 +141,28 @@ def test_those_with_another_image_are_found_and_upgraded_by_one_signature(
     target = f"team-01.desk-1 team-01.desk-3 to {new}"
     assert server.asked("POST", "/api/intents") == [{"kind": "desktop.upgrade", "target": target}]
     sent = server.asked("POST", "/api/fleet/actions")[1]
-    assert (sent["expectedCount"], sent["intent"]["intent"]["target"]) == (4, target)
+    assert (sent["expectedCount"], sent["intent"]["intent"]["target"]) == (2, target)
     browser.click("update")
     browser.wait("only those", lambda: names(browser) == ["team-01.desk-1", "team-01.desk-3"])
     assert browser.path() == "/?upgrade=true"
     estate.change("team-01.desk-3", upgradeTo=None)
     browser.wait("what is upgraded leaves", lambda: names(browser) == ["team-01.desk-1"])
+
+
+def test_action_is_done_with_those_that_were_shown(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=3)
+    estate.desktops["team-01.desk-3"]["state"] = "stopped"
+    browser.open("/?state=ready")
+    browser.find(f"{ROWS} input").click()
+    browser.click("Choose all")
+    browser.click("Restart")
+    browser.sees("Restart 2 desktops?")
+    # As many are ready as before, but others.
+    estate.desktops["team-01.desk-1"]["state"], estate.desktops["team-01.desk-3"]["state"] = "stopped", "ready"
+    browser.find("dialog .primary").click()
+    browser.sees_no("chosen")
+    sent = server.asked("POST", "/api/fleet/actions")[1]
+    assert sent["selector"] == {"ids": ["team-01.desk-1", "team-01.desk-2"]}
 
 
 def test_an_action_is_not_done_when_the_fleet_is_another_meanwhile(browser: Browser, estate: Estate) -> None:
@@ -137,7 +173,7 @@ def test_an_action_is_not_done_when_the_fleet_is_another_meanwhile(browser: Brow
     browser.sees("3 chosen")
     browser.click("Restart")
     browser.sees("Restart 3 desktops?")
-    estate.desktops["team-01.desk-1"]["state"] = "stopped"
+    del estate.desktops["team-01.desk-1"]
     browser.find("dialog .primary").click()
     browser.sees("expectedCount 3: is not what there is: 2 desktops")
     browser.sees("look again, then repeat it")

@@ -1,5 +1,5 @@
-// Operations in the words of a person.
-import type { Operation } from "./api/types";
+// Operations and desktops in the words of a person.
+import type { Desktop, Operation } from "./api/types";
 
 export const LOOK = "workspace.look";
 
@@ -54,6 +54,11 @@ export function targetOf(operation: Operation): string {
   return operation.desktopId ?? operation.workspaceId ?? "";
 }
 
+/** Whether a desktop stays until it is destroyed; one for a task is changed by nobody, and goes by itself. */
+export function isKept(desktop: Desktop): boolean {
+  return desktop.lifetime !== "task";
+}
+
 export function isOver(operation: Operation): boolean {
   return ["done", "failed", "cancelled"].includes(operation.state);
 }
@@ -72,6 +77,12 @@ export function capital(words: string): string {
 export function canRepeat(operation: Operation): boolean {
   const signed = /^(person\.|passkey\.|key\.|approval|operation\.|retention|egress\.|((desktop|workspace)\.(destroy|session|upgrade)|workspace\.create|snapshot\.restore)$)/.test(operation.kind);
   return ["failed", "cancelled"].includes(operation.state) && !signed;
+}
+
+/** The scope that an operation needs of whoever cancels it or tries it again. */
+export function neededFor({ kind }: Operation): string {
+  if (/^(key\.create|person\.(invite|remove)|passkey\.remove)$/.test(kind)) return "admin";
+  return kind === "desktop.chat" ? "chat" : "desktops:write";
 }
 
 /** The name of somebody whom the API calls `person:Ada`, `key:ci:dyk1`, `agent:demo.desk` or `host:ada`: an account there. */

@@ -78,6 +78,11 @@ export interface Desktop {
   generation: number;
   lastChatAt: string | null;
   frozenAt: string | null;
+  lifetime: "kept" | "task";
+  /** When one for a task goes. */
+  until: string | null;
+  /** Of one for a task: the next at the same seat has another. */
+  machine: string | null;
 }
 
 export interface Tier {

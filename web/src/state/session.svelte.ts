@@ -5,7 +5,6 @@ import { router } from "./router.svelte";
 
 class SessionState {
   me = $state.raw<Me | null>(null);
-  known = $state(false);
   problem = $state.raw<ProblemDetails | null>(null);
 
   #leaving = false;
@@ -17,7 +16,11 @@ class SessionState {
     } catch (error) {
       if (!(error instanceof ApiError && error.status === 401)) this.problem = problemOf(error);
     }
-    this.known = true;
+  }
+
+  /** Whether the person has a scope. The API refuses what they may not do; pages do not offer it, nor have it signed. */
+  may(scope: string): boolean {
+    return this.me?.scopes.includes(scope) ?? false;
   }
 
   async signOut(): Promise<void> {

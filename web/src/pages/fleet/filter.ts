@@ -1,4 +1,4 @@
-// What the fleet's page shows of all desktops: kept in the address, and understood by the API in the same way.
+// What the fleet's page shows of all desktops: kept in the address.
 import type { Desktop } from "../../api/types";
 
 export interface Filter {
@@ -37,9 +37,4 @@ export function counted(desktops: Desktop[], value: (desktop: Desktop) => string
   const counts = new Map<string, number>();
   for (const desktop of desktops) counts.set(value(desktop), (counts.get(value(desktop)) ?? 0) + 1);
   return [...counts].sort((left, right) => right[1] - left[1]);
-}
-
-/** The filter as the API's selector has it. */
-export function selectorOf(filter: Filter): Record<string, string> {
-  return Object.fromEntries(NAMES.filter((name) => filter[name]).map((name) => [name, filter[name]]));
 }
