@@ -168,6 +168,44 @@ def test_a_desktop_without_an_agent_says_what_it_can_do_instead_before_anything_
     assert "It is a program" not in browser.text()
 
 
+def test_what_is_typed_while_a_message_is_sent_is_the_next(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    answer = server.held[f"/api/desktops/{DESK}/chat"] = threading.Event()
+    browser.open(PAGE)
+    browser.sees("Nothing was said yet")
+    browser.find("textarea").send_keys("First", Keys.ENTER)
+    browser.wait("it is sent", lambda: server.asked("POST", f"/api/desktops/{DESK}/chat"))
+    browser.find("textarea").send_keys("second")
+    answer.set()
+    browser.sees("waits to be sent")
+    assert browser.find("textarea").get_property("value") == "second"
+
+
+def test_message_that_was_not_taken_stays_to_be_sent_again(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.sees("Nothing was said yet")
+    server.full = True
+    try:
+        browser.find("textarea").send_keys("First", Keys.ENTER)
+        browser.sees("has no room left on its disk")
+    finally:
+        server.full = False
+    assert browser.find("textarea").get_property("value") == "First"
+
+
+def test_conversation_that_is_begun_elsewhere_is_seen(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    browser.open(PAGE)
+    browser.sees("Nothing was said yet")
+    at = ago()
+    talk = {"id": "talk-0", "desktopId": DESK, "title": "From elsewhere", "createdAt": at, "lastAt": at, "messages": 1}
+    estate.conversations["talk-0"] = talk
+    estate.message("talk-0", "person", "From elsewhere, by a program")
+    estate.operation("desktop.chat", "team-01", DESK, state="running")
+    browser.sees("From elsewhere, by a program")
+
+
 def test_a_tool_is_seen_while_it_runs_and_opened_by_the_keyboard(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)
     browser.open(PAGE)

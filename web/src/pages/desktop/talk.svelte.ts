@@ -8,6 +8,9 @@ export class Talk {
   current = $state<string | null>(null);
   loaded = $state(false);
   problem = $state.raw<ProblemDetails | null>(null);
+  /** Whether somebody wants this conversation, or a new one, rather than the newest that there is. */
+  #chosen = false;
+  readonly #turns = new Set<string>();
 
   constructor(readonly desktopId: string) {}
 
@@ -17,13 +20,7 @@ export class Talk {
 
   load(): void {
     const since = performance.now();
-    void this.#try(async () => {
-      const page = await list<Conversation>("/api/conversations", { desktop: this.desktopId, limit: 50 });
-      this.conversations = page.items;
-      this.current ??= page.items[0]?.id ?? null;
-      this.loaded = true;
-      await this.#history();
-    });
+    void this.#try(() => this.#list());
     void this.#try(async () => {
       const page = await list<Operation>("/api/operations", { desktop: this.desktopId, limit: 100 });
       estate.operations.merge(page.items, since);
@@ -32,8 +29,16 @@ export class Talk {
 
   /** Show another conversation, or begin a new one by null. */
   show(conversationId: string | null): void {
+    this.#chosen = true;
     this.current = conversationId;
     void this.#try(() => this.#history());
+  }
+
+  /** A turn that begins may be of a conversation that was begun elsewhere. */
+  hear({ id, kind, desktopId }: Operation): void {
+    if (kind !== "desktop.chat" || desktopId !== this.desktopId || this.#turns.has(id)) return;
+    this.#turns.add(id);
+    void this.#try(() => this.#list());
   }
 
   /** Whether the message is stored: then it is sent, whatever happens here. */
@@ -50,6 +55,14 @@ export class Talk {
 
   interrupt(): Promise<boolean> {
     return this.#try(() => post(`/api/conversations/${this.current}/interrupt`));
+  }
+
+  async #list(): Promise<void> {
+    const page = await list<Conversation>("/api/conversations", { desktop: this.desktopId, limit: 50 });
+    this.conversations = page.items;
+    if (!this.#chosen) this.current ??= page.items[0]?.id ?? null;
+    this.loaded = true;
+    await this.#history();
   }
 
   async #history(): Promise<void> {
