@@ -233,11 +233,13 @@ class Estate:
         self._show(found)
 
     def log(self, operation_id: str, line: str) -> None:
-        """Add a line to an operation's log, and tell."""
+        """Add a line to the log of an operation that runs, and tell that alone, as the web process does."""
+        if self.operations[operation_id]["state"] != "running":
+            self.advance(operation_id, state="running")
+        self.operations[operation_id]["progress"] = line
         entry = {"number": len(self.logs[operation_id]) + 1, "at": ago(), "line": line}
         self.logs[operation_id].append(entry)
         self.tell("operation.log", {"operationId": operation_id, **entry})
-        self.advance(operation_id, state="running", progress=line)
 
     def message(self, conversation_id: str, role: str, text: str, **known: Any) -> Thing:
         """A message of a conversation, as all are told."""

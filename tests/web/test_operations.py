@@ -28,6 +28,29 @@ def test_what_ended_while_no_event_was_heard_is_over(browser: Browser, estate: E
     browser.sees("No operations that are running")
 
 
+def test_desktop_shows_each_line_of_what_is_done_to_it(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    found = estate.operation("desktop.start", "team-01", "team-01.desk-1", state="running")
+    # The page hears of it by its lists, before anything is told.
+    browser.open("/")
+    browser.sees("start: running")
+    estate.log(found["id"], "The machine is defined")
+    browser.sees("start: The machine is defined")
+    estate.log(found["id"], "The machine boots")
+    browser.sees("start: The machine boots")
+
+
+def test_who_waits_moves_up_when_another_begins(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    first = estate.operation("workspace.up", "team-01")
+    last = estate.operation("desktop.start", "team-01", "team-01.desk-1", position=2)
+    browser.open("/operations")
+    browser.sees("place 2 in the queue")
+    estate.operations[last["id"]]["position"] = 1
+    estate.advance(first["id"], state="running")
+    browser.sees("place 1 in the queue")
+
+
 def test_a_log_is_shown_while_it_is_written(browser: Browser, estate: Estate) -> None:
     estate.fill(workspaces=1, desktops=1)
     operation = estate.operation("desktop.start", "team-01", "team-01.desk-1")

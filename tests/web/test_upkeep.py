@@ -58,6 +58,18 @@ def test_nothing_is_asked_by_opening_the_page_and_a_look_shows_as_it_ends(
     browser.sees("tcp to a neighbour: answered")
 
 
+def test_desktops_of_a_workspace_are_counted_as_they_come_and_go(browser: Browser, estate: Estate) -> None:
+    link = "a[href='/?workspace=team-01']"
+    for path in ("/workspaces", PAGE):
+        browser.open(path)
+        browser.wait("both", lambda: browser.find(link).text == "2")
+        estate.tell("desktop", {"id": "team-01.desk-2", "gone": True})
+        browser.wait("one is gone", lambda: browser.find(link).text == "1")
+    assert "seen" not in browser.find("main dl").text
+    estate.change_workspace("team-01", unseenSince=ago(minutes=3))
+    browser.sees("not seen for 3 min")
+
+
 def test_look_that_ended_while_no_event_was_heard_is_over(browser: Browser, estate: Estate) -> None:
     browser.open(PAGE)
     browser.click("Look now")

@@ -1,12 +1,15 @@
 // What there is: desktops, workspaces, operations and messages, from lists and then from events.
 import { ApiError, get, list, problemOf } from "../api/client";
-import type { Alert, Approval, Desktop, Message, Operation, Page, ProblemDetails, Workspace } from "../api/types";
+import type { Alert, Approval, Desktop, LogLine, Message, Operation, Page, ProblemDetails, Workspace } from "../api/types";
 import { isOver } from "../words";
 import { byText, Collection } from "./collection.svelte";
 import { connection } from "./connection.svelte";
 
 const PAGE = 500;
 const KEPT = 5000;
+// Places in the queue, the most that the API lists at once; asked for together with what happens within a second.
+const PLACES = 200;
+const SOON = 1000;
 // To ask for these takes their secret from the page that waits for it.
 const SECRET = ["desktop.session", "key.create", "person.invite"];
 
@@ -29,6 +32,7 @@ class Estate {
   problem = $state.raw<ProblemDetails | null>(null);
   #loading = false;
   #asked = false;
+  #moving = 0;
 
   constructor() {
     this.#follow("desktop", this.desktops);
@@ -43,7 +47,11 @@ class Estate {
     }
     connection.on("reset", () => void this.#askForEnds());
     connection.on("conversation", (data) => this.#forget((data as { id: string }).id));
-    connection.on("operation", (data) => this.#showAtDesktop(data as Operation));
+    connection.on("operation", (data) => {
+      this.#showAtDesktop(data as Operation);
+      this.#moveUp(data as Operation);
+    });
+    connection.on("operation.log", (data) => this.#showProgress(data as LogLine & { operationId: string }));
     // Lists come after the stream is open, so that nothing falls between the two.
     connection.on("reset", () => void this.load());
     connection.on("lost", () => void (this.loaded || this.load()));
@@ -75,11 +83,15 @@ class Estate {
   }
 
   async #load(): Promise<void> {
+    const since = performance.now();
     this.problem = null;
     try {
       await Promise.all([
         this.#whole("/api/workspaces", this.workspaces),
-        this.#whole("/api/desktops", this.desktops, (total) => (this.total = total)),
+        this.#whole("/api/desktops", this.desktops, (page, total) => {
+          this.total = total;
+          this.operations.merge(page.flatMap(({ operation }) => operation ?? []), since);
+        }),
       ]);
       this.loaded = true;
     } catch (error) {
@@ -99,11 +111,11 @@ class Estate {
     }
   }
 
-  async #whole<T extends { id: string }>(path: string, into: Collection<T>, total = (_: number): void => undefined) {
+  async #whole<T extends { id: string }>(path: string, into: Collection<T>, seen = (_page: T[], _total: number): void => undefined) {
     const since = performance.now();
     const ids = new Set<string>();
     await this.#parts(path, into, (page) => {
-      total(page.total ?? ids.size + page.items.length);
+      seen(page.items, page.total ?? ids.size + page.items.length);
       for (const item of page.items) ids.add(item.id);
     });
     into.retain(ids, since);
@@ -122,11 +134,36 @@ class Estate {
   }
 
   /** A desktop shows what runs for it as soon as that is told. */
-  #showAtDesktop(operation: Operation): void {
-    const desktop = operation.desktopId ? this.desktops.peek(operation.desktopId) : undefined;
-    if (!desktop || operation.kind === "desktop.session") return;
+  #showAtDesktop(operation: Operation | undefined): void {
+    const desktop = operation?.desktopId ? this.desktops.peek(operation.desktopId) : undefined;
+    if (!operation || !desktop || operation.kind === "desktop.session") return;
     if (!isOver(operation)) this.desktops.put({ ...desktop, operation });
     else if (desktop.operation?.id === operation.id) this.desktops.put({ ...desktop, operation: null });
+  }
+
+  /** A line of its log is what an operation does now; no other event tells that. */
+  #showProgress({ operationId, line }: LogLine & { operationId: string }): void {
+    const known = this.operations.peek(operationId);
+    if (!known || isOver(known)) return;
+    const now = { ...known, progress: line };
+    this.operations.put(now);
+    this.#showAtDesktop(now);
+  }
+
+  /** Who waits in the queue moves up when another begins or ends, of which no event tells. */
+  #moveUp({ state }: Operation): void {
+    if (state === "queued" || this.#moving || !this.operations.all().some((each) => each.state === "queued")) return;
+    this.#moving = window.setTimeout(() => {
+      this.#moving = 0;
+      const since = performance.now();
+      list<Operation>("/api/operations", { state: "queued", limit: PLACES }).then(
+        ({ items }) => {
+          this.operations.merge(items, since);
+          for (const { id } of items) this.#showAtDesktop(this.operations.peek(id));
+        },
+        () => undefined,
+      );
+    }, SOON);
   }
 
   #forget(conversationId: string): void {
