@@ -443,7 +443,7 @@ async def budgets(request: Request, _stand_in: "StandIn", _body: Any) -> Respons
 async def prices(request: Request, stand_in: "StandIn", _body: Any) -> Response:
     if (refused := changed_since(request, stand_in)) is not None:
         return refused
-    price: Thing = {"tier": "free", "microsPerHour": 250_000, "since": ago(days=9), "actor": "person:Ada"}
+    price: Thing = {"tier": "free", "microsPerHour": stand_in.estate.price, "since": ago(days=9), "actor": "person:Ada"}
     return page(request, [price | {"changedAt": stand_in.estate.changed_at}])
 
 

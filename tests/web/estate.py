@@ -139,6 +139,8 @@ class Estate:
     opens: str = "done"
     # How an answer to what waits for another person ends.
     decides: Thing = field(default_factory=lambda: {"state": "done"})
+    # Millionths of an hour of the tier that has a price.
+    price: int = 250_000
     # Whether operations do not stop by themselves, and may be ended by force.
     is_stuck: bool = False
     # By desktop, and as of when they are known.

@@ -84,7 +84,9 @@ def test_admin_bounds_processors_and_disks_beside_the_rest(browser: Browser, est
     for name, amount in (("Most vCPU", "8"), ("Most memory in GiB", "16"), ("Most of disks in GiB", "200")):
         browser.type(f"input[aria-label='{name}']", amount)
     browser.click("Set the quota")
-    wanted = {"desktops": None, "vcpus": 8, "memoryMib": 16 * 1024, "diskGib": 200, "microsPerDay": None}
+    # What was not changed stays.
+    assert browser.find("input[aria-label='Most desktops']").get_property("value") == "20"
+    wanted = {"desktops": 20, "vcpus": 8, "memoryMib": 16 * 1024, "diskGib": 200, "microsPerDay": None}
     path = "/api/quotas/workspace:team-01"
     browser.wait("it is sent", lambda: server.asked("PUT", path) == [wanted])
     assert "does not hold" not in browser.text()
@@ -123,6 +125,17 @@ def test_rule_of_alerts_that_somebody_changed_since_the_page_was_opened_is_not_o
     browser.find(BROKEN).click()
     browser.sees("does not hold: it was changed at")
     browser.wait("what was refused is shown no more", lambda: browser.find(BROKEN).is_selected())
+
+
+def test_emptied_number_of_a_rule_of_alerts_changes_nothing(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.role = "admin"
+    browser.open("/alerts")
+    browser.find(SLOW).clear()
+    browser.wait("what is in force", lambda: browser.find(SLOW).get_property("value") == "15")
+    browser.find(SLOW).send_keys(Keys.ARROW_UP)
+    browser.wait("that is sent", lambda: server.asked("PUT", "/api/alert-rules"))
+    (sent,) = server.asked("PUT", "/api/alert-rules")
+    assert sent["rules"][0]["number"] == 16
 
 
 def test_price_that_somebody_changed_since_the_page_was_opened_is_not_overwritten(

@@ -5,7 +5,6 @@ import pytest
 from tests.web import upkeep
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago, measured, reading
-from tests.web.stand_in import StandIn
 
 LOCK = "Declare egress: locked, then ./inv workspace.up NAME."
 
@@ -40,12 +39,13 @@ def test_bytes_are_shown_by_name_in_units_beside_time_and_claims(browser: Browse
     browser.sees("7 more rows with fewer bytes are in the CSV")
 
 
-def test_table_is_of_the_days_that_are_shown(browser: Browser, server: StandIn) -> None:
-    days = "since=2026-11-01&until=2026-11-02"
+@pytest.mark.parametrize("days", ["since=2026-11-01&until=2026-11-02", "since=2026-11-01", "until=2026-11-02"])
+def test_table_is_of_the_days_that_are_shown(browser: Browser, days: str) -> None:
     browser.open(f"/usage?by=day&{days}")
     browser.sees("Measured at the gateway")
     (link,) = [link for link in browser.all("a[download]") if link.text == "CSV of what was measured"]
     assert link.get_attribute("href").endswith(f"/api/usage/traffic.csv?{days}")
+    assert browser.find("a[download='usage.csv']").get_attribute("href").endswith(f"/api/usage.csv?{days}")
 
 
 def test_workspace_that_counts_nothing_says_why_and_what_to_do(browser: Browser, estate: Estate) -> None:
@@ -66,3 +66,9 @@ def test_locked_workspace_through_whose_gateway_nothing_passed_says_just_that(br
     browser.sees("Nothing passed a gateway that counts, from 2026-11-01 to 2026-11-25")
     browser.sees("Counted as of 20 min ago, in team-01")
     browser.sees_no("Nothing is counted where")
+
+
+def test_price_of_less_than_a_hundredth_is_not_shown_as_nothing(browser: Browser, estate: Estate) -> None:
+    estate.price = 4_000
+    browser.open("/usage")
+    browser.wait("the price", lambda: any("free 0.004" in row.text for row in browser.all("tbody tr")))

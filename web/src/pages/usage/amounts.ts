@@ -2,7 +2,14 @@
 
 export const hours = (microseconds: number): string => (microseconds / 3_600_000_000).toFixed(2);
 
-export const units = (micros: number): string => (micros / 1_000_000).toFixed(2);
+/** Two digits after the point, or as many as it needs to be more than nothing. */
+export function units(micros: number): string {
+  const whole = micros / 1_000_000;
+  return whole > 0 && whole < 0.005 ? amountOf(micros) : whole.toFixed(2);
+}
+
+/** As a person types it. */
+export const amountOf = (micros: number): string => String(micros / 1_000_000);
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
