@@ -187,6 +187,20 @@ def test_a_conversation_that_is_deleted_while_it_is_read_says_so(browser: Browse
     assert "words of long ago" not in browser.text()
 
 
+def test_conversation_that_is_read_stays_whole_whatever_is_said_elsewhere(browser: Browser, estate: Estate) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    estate.conversations["cv-1"] = {"id": "cv-1", "desktopId": DESK, "title": "long"}
+    estate.message("cv-1", "person", "the first words")
+    browser.open("/conversations/cv-1")
+    browser.sees("the first words")
+    # More than a page keeps.
+    for number in range(5001):
+        estate.message("cv-2", "agent", f"{number}")
+    estate.message("cv-1", "agent", "the last words")
+    browser.sees("the last words")
+    assert "the first words" in browser.text()
+
+
 def test_what_an_agent_asks_by_itself_is_answered_by_its_own_options_and_named_a_courtesy(
     browser: Browser, estate: Estate, server: StandIn
 ) -> None:

@@ -12,12 +12,13 @@ export class Collection<T extends Identified> {
   readonly #items = new Map<string, T>();
   readonly #touched = new Map<string, number>();
   readonly #added = new Set<string>();
+  readonly #held = new Set<(item: T) => boolean>();
   #version = $state(0);
   #pending = false;
   #stale = false;
   #sorted: T[] = [];
 
-  /** With `most`, what was told of longest ago is forgotten: a page may be open for weeks. */
+  /** With `most`, what was told of longest ago is forgotten, unless a page holds it: a page may be open for weeks. */
   constructor(
     readonly order: (left: T, right: T) => number,
     readonly most = Infinity,
@@ -40,11 +41,17 @@ export class Collection<T extends Identified> {
     return this.#sorted;
   }
 
+  /** Keep what a page shows, however much is told of, until the returned function is called. */
+  hold(shown: (item: T) => boolean): () => void {
+    this.#held.add(shown);
+    return () => this.#held.delete(shown);
+  }
+
   /** What an event tells: always newer than any list. */
   put(item: T): void {
     this.#touched.set(item.id, performance.now());
     this.#set(item);
-    if (this.#items.size > this.most) this.#forgetOldest();
+    this.#forgetOldest();
     this.#changed();
   }
 
@@ -66,6 +73,7 @@ export class Collection<T extends Identified> {
     for (const item of items) {
       if ((this.#touched.get(item.id) ?? 0) < since) this.#set(item);
     }
+    this.#forgetOldest();
     this.#changed();
   }
 
@@ -84,10 +92,14 @@ export class Collection<T extends Identified> {
   }
 
   #forgetOldest(): void {
-    const [oldest] = this.#items.keys();
-    if (oldest === undefined) return;
-    this.#items.delete(oldest);
-    this.#touched.delete(oldest);
+    if (this.#items.size <= this.most) return;
+    const held = [...this.#held];
+    for (const [id, item] of this.#items) {
+      if (held.some((shown) => shown(item))) continue;
+      this.#items.delete(id);
+      this.#touched.delete(id);
+      if (this.#items.size <= this.most) return;
+    }
   }
 
   #arrange(): void {
