@@ -1,5 +1,7 @@
 """The inbox of approvals: what waits, who wants it and how long, and an answer that a passkey signs."""
 
+import threading
+
 import pytest
 
 from tests.web.browser import Browser
@@ -77,6 +79,24 @@ def test_answer_is_said_to_be_given_once_it_is_and_its_failure_is_shown(browser:
     answered({"state": "done"})
     browser.wait("it is told", lambda: f"{TARGET}: allowed" in said())
     browser.sees_no("waits no more")
+
+
+def test_who_leaves_it_while_it_is_signed_answers_nothing(browser: Browser, estate: Estate, server: StandIn) -> None:
+    estate.fill(workspaces=1, desktops=1)
+    found = estate.approval(DESK, "api.stripe.com")
+    path = f"/api/approvals/{found['id']}/decide"
+    browser.open("/approvals")
+    asked = server.held["/api/intents"] = threading.Event()
+    browser.click("Allow once")
+    browser.find("dialog .primary").click()
+    browser.wait("it is about to be signed", lambda: server.asked("POST", "/api/intents"))
+    browser.click("Leave as it is")
+    browser.wait("the dialog is gone", lambda: browser.all("dialog") == [])
+    asked.set()
+    browser.click("Always")
+    browser.find("dialog .primary").click()
+    browser.wait("this is sent", lambda: server.asked("POST", path))
+    assert [sent["answer"] for sent in server.asked("POST", path)] == ["always"]
 
 
 def test_a_refusal_needs_its_reason_and_without_a_passkey_nothing_is_answered(

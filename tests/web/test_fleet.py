@@ -109,7 +109,7 @@ def test_agents_of_many_are_stopped_and_the_list_says_so(browser: Browser, estat
     browser.open("/?state=ready")
     browser.find(f"{ROWS} input").click()
     browser.click("Stop the agents at once")
-    browser.sees("Stop the agents of 1 desktops?")
+    browser.sees("Stop the agents of 1 desktop?")
     browser.sees("Screens and terminals stay yours")
     browser.find("dialog .primary").click()
     browser.sees_no("chosen")

@@ -122,6 +122,8 @@ def test_what_waits_for_another_person_is_seen_and_allowed_with_a_signature(
     id = held(estate)
     browser.open("/approvals")
     browser.sees("2 others have to allow it beside person:Eve")
+    browser.wait("its list", lambda: server.asked("GET", "/api/approvals"))
+    assert "Nothing waits for you" not in browser.text()
     browser.click("destroy team-01.desk-1")
     browser.sees("Eve wants to destroy: team-01.desk-1")
     browser.sees("Allowed by Bob")

@@ -35,7 +35,7 @@ def test_who_signs_in_next_sees_nothing_of_who_was_there_before(
 def test_tab_whose_session_ended_asks_no_more(browser: Browser, estate: Estate, server: StandIn) -> None:
     estate.fill(workspaces=1, desktops=1)
     browser.open("/")
-    browser.sees("1 desktops")
+    browser.sees("1 desktop")
     browser.sees("live")
     # Pauses are over when this test says so.
     browser.script(

@@ -63,6 +63,11 @@ export function isOver(operation: Operation): boolean {
   return ["done", "failed", "cancelled"].includes(operation.state);
 }
 
+/** How many there are of something. */
+export function many(count: number, noun: string): string {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** The first names of many, and how many more there are. */
 export function listed(names: string[], most = 3): string {
   const shown = names.slice(0, most).join(", ");
