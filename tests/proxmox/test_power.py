@@ -2,6 +2,8 @@
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.life import halted
 from deskyard.life.halted import Halted
 from deskyard.plan.power import Load, Power
@@ -23,6 +26,7 @@ from tests.support.pve import Client, Peer
 from tests.support.pve.calls import Call
 
 NAME, OWN = "lab", "deskyard;deskyard.rack.lab.dev1"
+TASK_SECONDS = 60.0
 
 
 @dataclass
@@ -52,6 +56,22 @@ class Desk:
     def memory(self) -> set[str]:
         """The volumes of its storage besides those that it had."""
         return {name for name in self.rack.peer.fake.storages["local-lvm"]["volumes"] if f"-{self.vm.vmid}-" in name}
+
+
+@contextmanager
+def backed_up(desk: Desk) -> Iterator[None]:
+    """The cluster reads its disks for a backup, as long as the block lasts."""
+    fake, path = desk.rack.peer.fake, f"/nodes/{desk.vm.node}/vzdump"
+    fake.faults.slow_tasks["vzdump"] = 0.01
+    fake.backup_faults.add("long")
+    upid = desk.rack.root.ask("POST", path, vmid=desk.vm.vmid, storage="local")
+    assert Deadline(TASK_SECONDS).wait_for(lambda: desk.vm.lock == "backup", 0.02)
+    try:
+        yield
+    finally:
+        fake.backup_faults.clear()
+        assert Deadline(TASK_SECONDS).wait_for(lambda: fake.tasks[upid]["status"] == "stopped", 0.02)
+    assert fake.tasks[upid]["exitstatus"] == "OK"
 
 
 @pytest.fixture
@@ -127,6 +147,26 @@ def test_what_is_so_already_is_asked_for_nothing(desk: Desk) -> None:
         desk.machines.pause(desk.domain, to_disk=True)
         desk.machines.pause(desk.domain, to_disk=False)
     assert [call for call in (*running, *off, *paused, *saved) if call.writes] == []
+
+
+def test_one_that_is_off_stays_off_while_it_is_backed_up(desk: Desk) -> None:
+    desk.machines.shut_down(desk.domain, force=True)
+    with backed_up(desk):
+        assert (desk.vm.status, desk.vm.qmpstatus) == ("running", "prelaunch")
+        assert (desk.state, desk.machines.stopped().count(desk.domain)) == ("stopped", 1)
+        with watched(desk.rack.peer) as calls:
+            desk.machines.shut_down(desk.domain, force=False)
+            desk.machines.shut_down(desk.domain, force=True)
+        assert [call for call in calls if call.writes] == []
+    assert desk.vm.status == "stopped"
+
+
+def test_one_that_is_started_while_it_is_backed_up_goes_on_behind_the_backup(desk: Desk) -> None:
+    desk.machines.shut_down(desk.domain, force=True)
+    with backed_up(desk):
+        desk.machines.start(desk.domain)
+        assert desk.state == "running"
+    assert desk.state == "running"
 
 
 def test_a_guest_that_does_not_listen_goes_on_until_its_plug_is_pulled(desk: Desk) -> None:

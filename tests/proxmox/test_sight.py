@@ -13,7 +13,7 @@ from deskyard.site.proxmox import listing
 from deskyard.site.proxmox.life import sight
 from deskyard.site.proxmox.moves import ClusterMoves
 from tests.proxmox.rack import SITE
-from tests.proxmox.test_power import NAME, Desk, desk
+from tests.proxmox.test_power import NAME, Desk, backed_up, desk
 
 __all__ = ["desk"]
 WORKSPACES = 50
@@ -57,6 +57,8 @@ def test_a_machine_is_seen_as_it_says_itself(desk: Desk, late: int) -> None:
     desk.machines.start(desk.domain)
     desk.machines.shut_down(desk.domain, force=True)
     assert seen() == ("stopped", Power.OFF)
+    with backed_up(desk):
+        assert seen() == ("stopped", Power.OFF)
 
 
 def test_fifty_workspaces_cost_no_more_calls_than_a_single_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """Machines of ours, template or clone, and where the API has them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from deskyard.site.proxmox.client import ApiError, Client
 
@@ -33,9 +35,19 @@ class ClusterMachine:
         return vm_path(self.node, self.vm_id)
 
 
+def runs(status: Mapping[str, Any]) -> bool:
+    """Whether `status/current` is that of a machine that runs.
+
+    For the backup of one that is off its QEMU is started and reads the disks; the guest is not (qemu-server e6352be6,
+    PVE/VZDump/QemuServer.pm, enforce_vm_running_for_backup).
+    """
+    is_read_only = status.get("qmpstatus") == "prelaunch" and status.get("lock") == "backup"
+    return status.get("status") == "running" and not is_read_only
+
+
 def is_running(client: Client, node: str, vm_id: int) -> bool:
     """Whether a machine runs by its own status: the cluster's list learns of a start some seconds later."""
-    return str(client.get(f"{vm_path(node, vm_id)}/status/current").get("status")) == "running"
+    return runs(client.get(f"{vm_path(node, vm_id)}/status/current"))
 
 
 def node_of(client: Client, vm_id: int) -> str | None:

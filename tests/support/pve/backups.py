@@ -7,6 +7,7 @@ and what the restored configuration is. What is kept is a configuration and a si
 deletes volumes. Where a Proxmox Backup Server differs, `backup_server.py` has it.
 """
 
+import asyncio
 import re
 import shlex
 import time
@@ -32,7 +33,8 @@ class BackupApi:
 
     `read`: the disks cannot be read to their end. `notes`: no notes can be written. `cut`: the task dies before it has
     written them. `late`: the task fails with its archive made, as where a hook fails. `empty`: an archive of no size.
-    `restore`: an archive that is damaged. Each archive is of `backup_bytes`; `archives` are the configurations in them.
+    `restore`: an archive that is damaged. `long`: the disks are read for as long as it is among them. Each archive is
+    of `backup_bytes`; `archives` are the configurations in them.
     """
 
     backup_faults: set[str]
@@ -86,11 +88,11 @@ class BackupApi:
         self.require(user, f"/storage/{storage}", "Datastore.AllocateSpace")
 
         async def body() -> str:
-            return self._back_up(vm, storage, notes, user, values)
+            return await self._back_up(vm, storage, notes, user, values)
 
         return await self.task(node, "vzdump", vmid, user, body, lock=False)
 
-    def _back_up(self, vm: Any, storage: str, notes: str, user: str, values: Values) -> str:
+    async def _back_up(self, vm: Any, storage: str, notes: str, user: str, values: Values) -> str:
         store = self.storages.get(storage)
         if store is None:
             raise TaskError(f"storage '{storage}' does not exist")
@@ -111,6 +113,7 @@ class BackupApi:
         if keep and not int(values.get("remove", 1)) and len(own) >= keep:
             raise TaskError("job errors")
         self._say("vzdump", f"INFO: starting new backup job: {command_line(values)}")
+        await self._read_disks(vm)
         moment = time.time()
         name, made = (self._to_server if store["type"] == "pbs" else self._to_file)(store, vm, moment)
         volume = {"content": "backup", "vmid": vm.vmid, "ctime": int(moment), **made}
@@ -135,6 +138,21 @@ class BackupApi:
         if "late" in self.backup_faults:
             raise TaskError("job errors")
         return "INFO:  50% (1.5 MiB of 3.0 MiB) in 1s\nINFO: 100% (3.0 MiB of 3.0 MiB) in 2s"
+
+    async def _read_disks(self, vm: Any) -> None:
+        """Locked, and by QEMU: for one that is off that is started, halted before its guest (VZDump/QemuServer.pm).
+
+        Afterwards it is stopped again, unless somebody let its guest run meanwhile.
+        """
+        self._qm_lock(vm, "backup")
+        was_off = vm.status != "running"
+        if was_off:
+            vm.status, vm.qmpstatus = "running", "prelaunch"
+        while "long" in self.backup_faults:
+            await asyncio.sleep(0.01)
+        if was_off and vm.qmpstatus == "prelaunch":
+            vm.status = vm.qmpstatus = "stopped"
+        self._qm_lock(vm, None)
 
     async def _qm_create(self, values: Values, user: str) -> str:
         """POST /nodes/{node}/qemu with `archive`: a machine of a free id is restored; without, fakepve has it."""

@@ -1,6 +1,7 @@
 """The power of machines: shutting down, pausing in memory and to disk, going on; and the clocks of their guests.
 
-Read in qemu-server 8.4.10 (PVE/API2/Qemu.pm, PVE/QemuServer.pm), and held against its real services with a real
+Read in qemu-server 8.4.10 (PVE/API2/Qemu.pm, PVE/QemuServer.pm) and, of machines that are being backed up, 9.2.6
+(e6352be6: PVE/QemuServer/RunState.pm, PVE/VZDump/QemuServer.pm), and held against its real services with a real
 machine: docs/proxmox.md, "What the peer was held against".
 """
 
@@ -95,6 +96,9 @@ class PowerApi:
 
     async def _do_start(self, vm: Any, user: str, values: Values) -> str:
         """POST .../status/start: memory that is on disk is read, and its volume goes."""
+        if vm.lock == "backup" and vm.status == "running":
+            # Its QEMU runs for the backup: its guest is let run in that (vm_start).
+            return await self._do_resume(vm, user, values)
         saved = dict(vm.config) if vm.lock == "suspended" else {}
         upid: str = await super()._do_start(vm, user, values)  # type: ignore[misc]
         if saved and vm.status == "running":
@@ -112,7 +116,8 @@ class PowerApi:
 
         async def body() -> None:
             if vm.qmpstatus != "running":
-                _unlocked(vm)
+                if vm.lock != "backup":
+                    _unlocked(vm)
                 vm.qmpstatus = "running"
                 self._goes_on(vm)
 

@@ -55,6 +55,8 @@ def written(stub: Stub) -> list[dict[str, str]]:
         ({"status": "running", "qmpstatus": "running", "lock": "backup"}, "running"),
         ({"status": "running", "qmpstatus": "paused"}, "paused"),
         ({"status": "running", "qmpstatus": "prelaunch"}, "paused"),
+        ({"status": "running", "qmpstatus": "prelaunch", "lock": "backup"}, "stopped"),
+        ({"status": "running", "qmpstatus": "paused", "lock": "backup"}, "paused"),
         ({"status": "running", "qmpstatus": "suspended"}, "paused"),
         ({"status": "running", "qmpstatus": "paused", "lock": "suspending"}, "paused"),
         ({"status": "running", "qmpstatus": "io-error"}, "io-error"),

@@ -1,8 +1,9 @@
 """The power of a machine of a cluster: what it is, what it is wanted to be, and what moves it.
 
 Read in qemu-server 8.4.10: PVE/API2/Qemu.pm (update_vm_api, vm_shutdown, vm_suspend, vm_resume), PVE/QemuServer.pm
-(vm_start, vm_stop, vm_suspend). A machine whose memory is on disk is locked: nobody may change its configuration, and
-"stop" does nothing to it. It can be started, or its memory be thrown away, which its protection forbids.
+(vm_start, vm_stop, vm_suspend); of backups in 9.2.6 (vm_start: one that is read for a backup is let go on). A machine
+whose memory is on disk is locked: nobody may change its configuration, and "stop" does nothing to it. It can be
+started, or its memory be thrown away, which its protection forbids.
 """
 
 import time
@@ -18,7 +19,7 @@ from deskyard.plan.proxmox.power_tag import held_wish, power_of, wish_of, with_h
 from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import ApiError, quoted
-from deskyard.site.proxmox.machine import DISK, ClusterMachine
+from deskyard.site.proxmox.machine import DISK, ClusterMachine, runs
 from deskyard.site.proxmox.task import running, wait_task
 
 START_SECONDS, STOP_SECONDS, SAVE_SECONDS = 600.0, 300.0, 1800.0
@@ -37,7 +38,7 @@ STUCK = "VM is locked (rollback"
 
 def state_of(status: Mapping[str, Any]) -> str:
     """State in the answer of `status/current`: `running`, `paused`, `saved`, `io-error` or `stopped`."""
-    if status.get("status") != "running":
+    if not runs(status):
         return "saved" if status.get("lock") == "suspended" else "stopped"
     seen = status.get("qmpstatus")
     if seen in PAUSED:
