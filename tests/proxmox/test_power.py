@@ -149,6 +149,23 @@ def test_what_is_so_already_is_asked_for_nothing(desk: Desk) -> None:
     assert [call for call in (*running, *off, *paused, *saved) if call.writes] == []
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_one_under_high_availability_is_waited_for_until_it_is_as_it_was_told(desk: Desk, force: bool) -> None:
+    desk.vm.ha_state = "started"
+    desk.machines.shut_down(desk.domain, force=force)
+    assert desk.vm.status == "stopped"
+    desk.machines.start(desk.domain)
+    assert desk.vm.status == "running"
+    assert {task["type"] for task in desk.rack.peer.fake.tasklog} >= {"hastop", "hastart"}
+
+
+def test_one_that_high_availability_does_not_stop_is_an_error(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(power, "STOP_SECONDS", 0.0)
+    desk.vm.ha_state, desk.rack.peer.fake.faults.late_ha = "started", 1000
+    with pytest.raises(SiteError, match=r"is running, though HA was told(.|\n)*ha-manager status"):
+        desk.machines.shut_down(desk.domain, force=True)
+
+
 def test_one_that_is_off_stays_off_while_it_is_backed_up(desk: Desk) -> None:
     desk.machines.shut_down(desk.domain, force=True)
     with backed_up(desk):

@@ -22,11 +22,13 @@ from deskyard.site.proxmox.client import Client as Api
 from deskyard.site.proxmox.kinds.disk_size import size_of
 from deskyard.site.proxmox.life import copies, exchange
 from deskyard.site.proxmox.life.copies import words_of, written
+from deskyard.site.proxmox.life.power import MachinePower
 from tests.proxmox import test_contract
 from tests.proxmox.backed_up import DISKS, FOLDER, NAME, RESTORE, SERVER, STORAGE, TARGET, Desk, desk_on
 from tests.proxmox.rack import SITE
 from tests.support.pve import Client, Peer
 from tests.support.pve.asking import NODE, machine, refused
+from tests.support.pve.calls import Call
 
 published = test_contract.published
 SYSTEM = Systems("desktop-desktop0digest")
@@ -186,6 +188,30 @@ def test_one_that_is_wanted_off_is_off_again(desk: Desk) -> None:
     power.stop(TARGET)
     restoration.restore(TARGET, "latest")
     assert (desk.vm.status, desk.holds) == ("stopped", made["manifest"])
+
+
+def test_the_disks_of_one_under_high_availability_are_exchanged_once_it_is_off(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk.vm, "ha_state", "started")
+    seen: list[str] = []
+
+    def look(call: Call) -> None:
+        if call.method == "PUT" and "scsi0" in call.parameters:
+            seen.append(desk.vm.status)
+
+    desk.fake.faults.on_call = look
+    restoration.restore(TARGET, "latest")
+    desk.fake.faults.on_call = None
+    assert (seen, desk.vm.status) == (["stopped"], "running")
+
+
+def test_a_disk_is_never_taken_out_of_one_that_runs(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = desk.config()
+    monkeypatch.setattr(MachinePower, "shut_down", lambda _: None)
+    with pytest.raises(SiteError, match="is running: its disks stay"):
+        restoration.restore(TARGET, "latest")
+    assert desk.config() == before
 
 
 def test_what_cannot_be_is_refused_before_anything_is_touched(desk: Desk) -> None:

@@ -57,6 +57,7 @@ class Fake(  # type: ignore[misc]
         self.faults = Faults()
         self.answerer: Guest | None = None
         self.clocks, self.halted, self.clock_answers, self.save_error = {}, {}, [], ""
+        self.ha_wishes = {}
         self.sdn = {"zones": {}, "vnets": {}, "subnets": {}}
         self.sdn_running = {"zones": {}, "vnets": {}, "subnets": {}}
         self.shown_last = {}

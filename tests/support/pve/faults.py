@@ -26,6 +26,8 @@ class Faults:
     failing_reloads: Counter[str] = field(default_factory=Counter)
     # In how many listings a machine is not shown whole.
     late_listings: int = 2
+    # How many looks at a machine still show it as it was after HA was told to start or stop it.
+    late_ha: int = 1
     # Number of a call -> its connection is cut, before or after it is worked off.
     cuts: dict[int, When] = field(default_factory=dict)
     # From this call on nothing is answered any more.

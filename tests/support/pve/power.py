@@ -14,6 +14,8 @@ from aiohttp import web
 from fakepve.model import PveError, TaskError
 from fakepve.server import params
 
+from tests.support.pve.faults import Faults
+
 Values = dict[str, Any]
 STATE_OPTIONS = ("lock", "vmstate", "runningmachine", "runningcpu")
 PIDS_OF_CLOCKS = 900_000
@@ -22,8 +24,12 @@ PIDS_OF_CLOCKS = 900_000
 class PowerApi:
     """Part of the peer; `clocks` says by how many seconds a guest's clock is off, by the id of its machine.
 
-    `save_error` is what goes wrong where memory is written to disk; its lock then stays (vm_suspend).
+    `save_error` is what goes wrong where memory is written to disk; its lock then stays (vm_suspend). `ha_wishes` are the
+    states that HA was told of, with the looks at each machine until it does it.
     """
+
+    faults: Faults
+    ha_wishes: dict[int, tuple[str, int]]
 
     save_error: str
     clocks: dict[int, float]
@@ -51,6 +57,8 @@ class PowerApi:
         """POST .../status/shutdown: one that is off has done it; one that is paused would hear it too late."""
         if vm.qmpstatus in ("paused", "prelaunch", "suspended") and not _true(values, "forceStop"):
             raise PveError(500, "VM is paused - cannot shutdown")
+        if vm.ha_managed:
+            return await self._ha_request(vm, user, "stopped")
 
         async def body() -> str | None:
             if vm.status != "running":
@@ -62,6 +70,8 @@ class PowerApi:
 
     async def _do_stop(self, vm: Any, user: str, values: Values) -> str:
         """POST .../status/stop: nothing is done to one that is off, though its memory is on disk."""
+        if vm.ha_managed:
+            return await self._ha_request(vm, user, "stopped")
 
         async def body() -> None:
             if vm.status == "running":
@@ -69,6 +79,28 @@ class PowerApi:
                 vm.status = vm.qmpstatus = "stopped"
 
         return await self.task(vm.node, "qmstop", vm.vmid, user, body, vm=vm)
+
+    async def _ha_request(self, vm: Any, user: str, state: str) -> str:
+        """Hand on what is wanted of a machine under HA: the task ends before anything is done (vm_start, vm_stop)."""
+
+        async def body() -> None:
+            self.ha_wishes[vm.vmid] = (state, self.faults.late_ha)
+
+        kind = "hastart" if state == "started" else "hastop"
+        return await self.task(vm.node, kind, vm.vmid, user, body, lock=False)
+
+    async def _status_current(self, request: web.Request) -> web.Response:
+        """GET .../status/current; HA's own round comes behind so many of them."""
+        answer: web.Response = await super()._status_current(request)  # type: ignore[misc]
+        vm = self.vm(int(request.match_info["vmid"]))
+        wish, looks = self.ha_wishes.pop(vm.vmid, (vm.ha_state, 0))
+        if looks:
+            self.ha_wishes[vm.vmid] = (wish, looks - 1)
+        elif wish != vm.ha_state:
+            vm.ha_state = wish
+            vm.apply_pending()
+            vm.status = vm.qmpstatus = "running" if wish == "started" and not vm.start_error else "stopped"
+        return answer
 
     async def _do_suspend(self, vm: Any, user: str, values: Values) -> str:
         """POST .../status/suspend: `todisk` takes a volume for the memory, and locks the machine."""

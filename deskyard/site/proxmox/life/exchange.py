@@ -209,6 +209,10 @@ class Exchange:
         )
 
     def _set(self, drives: Mapping[str, str], image: str | None) -> None:
+        # A disk that is used would be torn out of the machine (vmconfig_update_disk).
+        if (state := self._power.state()) != "stopped":
+            reason = f"is {state}: its disks stay"
+            raise SiteError("machine", self._power.name, reason, "see who starts it, then run it again")
         config = self._desktop()
         held = tags_of(config)
         tags = ";".join(replace(Systems.of(held), image=image).among(held))

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.host.vm.agent_answer import understood
 from deskyard.host.vm.clock import set_clock, shifted
 from deskyard.plan.power import Power, spare
@@ -20,7 +21,7 @@ from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import ApiError, quoted
 from deskyard.site.proxmox.machine import DISK, ClusterMachine, runs
-from deskyard.site.proxmox.task import running, wait_task
+from deskyard.site.proxmox.task import kind_of, running, wait_task
 
 START_SECONDS, STOP_SECONDS, SAVE_SECONDS = 600.0, 300.0, 1800.0
 # How long a guest has to shut down, and its agent to answer once it goes on.
@@ -31,6 +32,9 @@ DATE = "/bin/date"
 PAUSED = frozenset({"paused", "prelaunch", "suspended"})
 CHANGED = "checksum mismatch"
 GOES_BACK = "qmrollback"
+# Tasks that end when HA has been told (vm_start, vm_stop, vm_shutdown), and the state that it brings about.
+HANDED_ON = {"hastart": "running", "hastop": "stopped"}
+LOOK_SECONDS = 1.0
 # `suspending` stays where a machine's memory could not be saved.
 LOCKED = "VM is locked (suspend"
 STUCK = "VM is locked (rollback"
@@ -179,7 +183,13 @@ class MachinePower(ClusterMachine):
             raise
 
     def _task(self, verb: str, seconds: float, **params: object) -> None:
-        wait_task(self.client, self.client.post(f"{self._path}/status/{verb}", **params), seconds)
+        deadline = Deadline(seconds)
+        upid = self.client.post(f"{self._path}/status/{verb}", **params)
+        wait_task(self.client, upid, seconds)
+        wanted = HANDED_ON.get(kind_of(upid))
+        if wanted and not deadline.wait_for(lambda: self.state() == wanted, LOOK_SECONDS, self.client.sleep):
+            reason = f"is {self.state()}, though HA was told {seconds:.0f} s ago that it is to be {wanted}"
+            raise SiteError("machine", self.name, reason, f"see ha-manager status on {self.node}, then run it again")
 
 
 def _wanting(config: Mapping[str, Any], power: Power) -> dict[str, object]:
