@@ -321,6 +321,22 @@ def test_what_is_not_what_it_says_counts_no_more_and_leaves_nothing(desk: Desk) 
     assert desk.fake.left()["machines"] == before
 
 
+def test_what_a_failed_restore_left_of_a_killed_trial_goes_with_the_next(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup.run(TARGET)
+    before = desk.fake.left()["machines"]
+    with desk.wrong("restore"), monkeypatch.context() as patched:
+        patched.setattr(Copy, "remove", lambda _: None)
+        with pytest.raises(SiteError, match=r"short vma extent|wrong CRC"):
+            restoration.verify(TARGET)
+    (left,) = desk.fake.left()["machines"] - before
+    # It has neither name nor tags; its pool tells whose it is.
+    assert (desk.fake.vm(left).config, desk.fake.vm(left).pool) == ({"memory": "128"}, f"deskyard-trials.{SITE}")
+    restoration.verify(TARGET)
+    assert desk.fake.left()["machines"] == before
+
+
 @anywhere
 def test_a_nic_that_comes_back_before_the_start_stops_the_trial(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     backup.run(TARGET)

@@ -187,9 +187,12 @@ def test_one_at_which_another_is_at_work_keeps_the_workspace(
     assert left_on(place.desk) == place.bare
 
 
-def test_a_desktop_that_goes_alone_takes_its_own_along(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fatal", [1, 2], ids=["empty", "restored"])
+def test_a_desktop_that_goes_alone_takes_its_own_along(
+    place: Place, monkeypatch: pytest.MonkeyPatch, fatal: int
+) -> None:
     kill = Kill(monkeypatch)
-    killed(restore, kill, 2, heard=True)
+    killed(restore, kill, fatal, heard=True)
     backend = backend_of(read_site(SITE))
     workspace._remove_remnants(backend, NAME, ["dev2"])
     assert len(place.desk.copies(RESTORE)) == 1

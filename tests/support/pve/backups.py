@@ -55,6 +55,7 @@ class BackupApi:
     _qm_lock: Callable[[Any, str | None], None]
     _qm_volume: Callable[[str], Values | None]
     _qm_alloc: Callable[..., tuple[str, str]]
+    _qm_free: Callable[[str], None]
     _pool_join: Callable[[str, int], None]
     _parse_volname: Callable[[Values, str], tuple[str, int | None, str]]
     _active_store: Callable[[str, str], Values]
@@ -155,7 +156,11 @@ class BackupApi:
         self._qm_lock(vm, None)
 
     async def _qm_create(self, values: Values, user: str) -> str:
-        """POST /nodes/{node}/qemu with `archive`: a machine of a free id is restored; without, fakepve has it."""
+        """POST /nodes/{node}/qemu with `archive`: a machine of a free id is restored; without, fakepve has it.
+
+        With `force` it is restored over one that is there. A restore that fails takes nothing away: what is left has
+        no more than `memory: 128`, and is in no pool if it was in none before (create_vm, restore_vma_archive).
+        """
         if not values.get("archive"):
             made: str = await super()._qm_create(values, user)  # type: ignore[misc]
             return made
@@ -179,20 +184,19 @@ class BackupApi:
             self.require(user, f"/storage/{values['storage']}", "Datastore.AllocateSpace")
         for key in sorted(set(given) - {"tags"}):
             self._qm_perm(user, vmid, pool, self._config_priv(key))
-        if self._qm_taken(vmid):
+        if self._qm_taken(vmid) and not int(values.get("force", 0)):
             raise PveError(500, f"unable to restore VM {vmid} - VM {vmid} already exists on node '{node}'")
-        vm = FakeVm(vmid, f"VM {vmid}", node=node)
-        vm.config.pop("name", None)
-        self._qm_lock(vm, "create")
-        self.vms.append(vm)
+        vm = self._locked(vmid, node)
 
         async def body() -> None:
+            self._qm_lock(vm, None)
             if wrong := self._unreadable(self.storages[storage], self.storages[storage]["volumes"].get(name)):
                 self._say("qmrestore", wrong)
-                self.vms.remove(vm)
                 raise TaskError(f"command 'proxmox-backup-client restore {name}' failed: exit code 255")
+            for _, disk, _ in drives_of(vm.config, skip_cdrom=True):
+                self._qm_free(disk)
+            vm.config, vm.name = {"memory": "128"}, f"VM {vmid}"
             if volume not in self.archives or "restore" in self.backup_faults:
-                self.vms.remove(vm)
                 if self.storages[storage]["type"] == "pbs":
                     self._say("qmrestore", "Error: Data blob has wrong CRC checksum.")
                     raise TaskError(
@@ -203,11 +207,23 @@ class BackupApi:
             vm.config = self._restored(vm, volume, values.get("storage"), unique=unique)
             vm.config |= {key: str(value) for key, value in given.items()}
             vm.name = vm.config.get("name") or f"VM {vmid}"
-            self._qm_lock(vm, None)
             if pool:
                 self._pool_join(pool, vmid)
 
         return await self.task(node, "qmrestore", vmid, user, body, vm=vm, lock=False)
+
+    def _locked(self, vmid: int, node: str) -> Any:
+        """The machine to be restored, locked before the task begins (PVE/AbstractConfig.pm, create_and_lock_config)."""
+        vm = self.vm(vmid)
+        if vm is None:
+            vm = FakeVm(vmid, f"VM {vmid}", node=node)
+            vm.config.pop("name", None)
+            self.vms.append(vm)
+        elif vm.node != node or vm.lock:
+            reason = f"VM is locked ({vm.lock})" if vm.lock else f"VM {vmid} already exists on node '{vm.node}'"
+            raise PveError(500, f"unable to restore VM {vmid} - {reason}")
+        self._qm_lock(vm, "create")
+        return vm
 
     def _restored(self, vm: Any, archive: str, storage: str | None, *, unique: bool) -> Values:
         """The configuration of an archive with disks of its own; `unique` changes addresses and the machine's UUID.

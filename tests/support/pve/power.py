@@ -24,8 +24,8 @@ PIDS_OF_CLOCKS = 900_000
 class PowerApi:
     """Part of the peer; `clocks` says by how many seconds a guest's clock is off, by the id of its machine.
 
-    `save_error` is what goes wrong where memory is written to disk; its lock then stays (vm_suspend). `ha_wishes` are the
-    states that HA was told of, with the looks at each machine until it does it.
+    `save_error` is what goes wrong where memory is written to disk; its lock then stays (vm_suspend). `ha_wishes` are
+    the states that HA was told of, with the looks at each machine until it does it.
     """
 
     faults: Faults

@@ -3,6 +3,9 @@
 Read in qemu-server e6352be6 (PVE/API2/Qemu.pm: create_vm; PVE/QemuServer.pm: restore_vma_archive, restore_merge_config,
 restore_update_config_line) and pve-storage (PVE/Storage.pm: check_volume_access). Not run on a real cluster.
 
+It is made empty, in a pool, and the backup is restored over it: a restore that fails, or is ended, takes nothing away
+and leaves a machine without name and tags, which the token reaches by that pool alone (create_vm, 1575-1592).
+
 What is given beside the archive takes the place of what the archive says, in the step that gives the machine its
 configuration: so it never has the name or the tags of the desktop that it is a copy of. A NIC can be replaced in that
 way, not be left out: it is taken out before anything else.
@@ -21,6 +24,7 @@ from deskyard.plan.backup import Backup
 from deskyard.plan.proxmox.backup_note import Keeper
 from deskyard.plan.proxmox.claims import trial_id
 from deskyard.plan.proxmox.view import ClusterView, SeenMachine, read_view, tags_of, trial_pool_of
+from deskyard.site.proxmox import listing
 from deskyard.site.proxmox.agent import ClusterAgent
 from deskyard.site.proxmox.client import ApiError, Client, quoted
 from deskyard.site.proxmox.kinds.disk_size import size_of
@@ -28,9 +32,11 @@ from deskyard.site.proxmox.life.home import HOME_DISK
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.life.record import this_host
 from deskyard.site.proxmox.machine import DISK, ClusterMachine, ensure_pool, vm_path
-from deskyard.site.proxmox.task import node_of, wait_task
+from deskyard.site.proxmox.task import node_of, running, wait_task
 
-RESTORE_SECONDS, BOOT_SECONDS, REMOVE_SECONDS, POLL_SECONDS = 24 * 3600.0, 900.0, 600.0, 2.0
+MAKE_SECONDS, RESTORE_SECONDS, BOOT_SECONDS, REMOVE_SECONDS, POLL_SECONDS = 600.0, 24 * 3600.0, 900.0, 600.0, 2.0
+# All that is in the configuration of one that was not restored to its end.
+HUSK = frozenset({"memory", "digest"})
 # Enough to boot; what else runs on the node keeps its own.
 MOST_MEMORY_MIB = 2048
 # What copies are for.
@@ -57,6 +63,11 @@ class Copy(ClusterMachine):
         return mark_of(self.owner, self.desktop, self.purpose)
 
     @property
+    def called(self) -> str:
+        """Its name as a machine, by which it is known in its pool until it has its tag."""
+        return f"{self.desktop}-{self.purpose}.{self.owner.workspace}"
+
+    @property
     def power(self) -> MachinePower:
         """The power of this machine."""
         return MachinePower(self.client, self.node, self.vm_id)
@@ -69,14 +80,17 @@ class Copy(ClusterMachine):
     def make(self, machine: SeenMachine, backup: Backup, storage: str, description: str) -> None:
         """Restore a backup to it, with its disks in a storage; then it has no NIC."""
         ensure_pool(self.client, trial_pool_of(self.owner.site), "Backups that Deskyard tries out")
+        path, ours = f"nodes/{self.node}/qemu", {"name": self.called, "pool": trial_pool_of(self.owner.site)}
+        made = self.client.post(path, vmid=self.vm_id, description=description, **ours)
+        wait_task(self.client, made, MAKE_SECONDS)
         upid = self.client.post(
-            f"nodes/{self.node}/qemu",
+            path,
             vmid=self.vm_id,
+            force=True,
             archive=backup.manifest,
             storage=storage,
             unique=True,
-            pool=trial_pool_of(self.owner.site),
-            name=f"{self.desktop}-{self.purpose}.{self.owner.workspace}",
+            **ours,
             tags=self.mark,
             description=description,
             memory=min(machine.memory_mib, MOST_MEMORY_MIB),
@@ -86,7 +100,7 @@ class Copy(ClusterMachine):
         try:
             wait_task(self.client, upid, RESTORE_SECONDS)
         except BaseException:
-            # Of its own task a token may end each; it takes away what it has restored by then.
+            # Of its own task a token may end each; the disks that were not whole go with it.
             with contextlib.suppress(SiteError):
                 self.client.delete(f"nodes/{node_of(upid)}/tasks/{quoted(upid)}")
                 wait_task(self.client, upid, REMOVE_SECONDS)
@@ -98,10 +112,12 @@ class Copy(ClusterMachine):
         try:
             config = self.config()
         except ApiError:
-            # Nothing was restored: the cluster took it away itself.
+            # Nothing was made.
             return
         if self.mark not in tags_of(config):
-            return
+            named = config.get("name") == self.called or config.keys() <= HUSK
+            if not named or self.vm_id not in {machine.vm_id for machine in _pooled(self.client, self.owner.site)}:
+                return
         self.power.pull_plug()
         wait_task(self.client, self.client.delete(self._path, purge=True), REMOVE_SECONDS)
 
@@ -121,16 +137,26 @@ def mark_of(owner: Keeper, desktop: str, purpose: str) -> str:
 
 
 def new_copy(client: Client, owner: Keeper, desktop: str, purpose: str, node: str) -> Copy:
-    """A copy with a free id that is to be made on a node."""
+    """A copy with a free id that is to be made on a node; what restores that failed have left is removed."""
+    _clear_husks(client, owner.site)
     name = mark_of(owner, desktop, purpose)
     return Copy(client, node, trial_id(owner.site, client.cluster, name, view_of(client)), owner, desktop, purpose)
 
 
 def copies(client: Client, owner: Keeper, desktop: str, purpose: str) -> list[Copy]:
     """The copies that are there."""
-    mark = mark_of(owner, desktop, purpose)
-    found = [machine for machine in view_of(client).machines if mark in machine.tags]
-    return [Copy(client, machine.node, machine.vm_id, owner, desktop, purpose) for machine in found]
+    found = (copy_at(client, machine, owner, purpose) for machine in view_of(client).machines)
+    return [copy for copy in found if copy is not None and copy.desktop == desktop]
+
+
+def copy_at(client: Client, machine: SeenMachine, owner: Keeper, purpose: str) -> Copy | None:
+    """The copy that a machine is: by its tag, or in the pool by its name, as long as nothing is restored to it."""
+    # Names have no dot, so no other workspace's tags begin like this.
+    start, end = mark_of(owner, "", purpose), f"-{purpose}.{owner.workspace}"
+    marked = [tag.removeprefix(start) for tag in machine.tags if tag.startswith(start)]
+    if not marked and not machine.tags and machine.pool == trial_pool_of(owner.site) and machine.name.endswith(end):
+        marked = [machine.name.removesuffix(end)]
+    return Copy(client, machine.node, machine.vm_id, owner, marked[0], purpose) if marked else None
 
 
 def require_nobody_else(copy: Copy) -> None:
@@ -145,7 +171,21 @@ def require_nobody_else(copy: Copy) -> None:
 
 def view_of(client: Client) -> ClusterView:
     """The machines of the cluster."""
-    return read_view(client.get("cluster/resources", type="vm"), (), {})
+    return read_view(listing.resources(client, type="vm"), (), {})
+
+
+def _pooled(client: Client, site: str) -> list[SeenMachine]:
+    return [machine for machine in view_of(client).machines if machine.pool == trial_pool_of(site)]
+
+
+def _clear_husks(client: Client, site: str) -> None:
+    """Remove what failed restores have left whose process was killed; one at which a task works is left alone."""
+    for machine in _pooled(client, site):
+        path = vm_path(machine.node, machine.vm_id)
+        if machine.tags or running(client, machine.node, vmid=machine.vm_id):
+            continue
+        if client.get(f"{path}/config").keys() <= HUSK:
+            wait_task(client, client.delete(path, purge=True), REMOVE_SECONDS)
 
 
 def require_room(client: Client, machine: SeenMachine, node: str) -> str:

@@ -161,10 +161,12 @@ class Exchange:
             config = self._copy.config()
         except ApiError as error:
             if ABSENT.search(error.reason):
-                # Nothing was restored.
+                # Nothing was made.
                 return
             raise
         if self._copy.mark not in tags_of(config):
+            # Nothing was restored: the desktop has its own disks.
+            self._copy.remove()
             return
         journal, mine = Journal.of(config), self._desktop()
         spare = _unused(mine)

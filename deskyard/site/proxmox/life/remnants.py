@@ -16,7 +16,7 @@ from deskyard.site.proxmox.life.copies import (
     RESTORE,
     TRIAL,
     Copy,
-    mark_of,
+    copy_at,
     require_nobody_else,
     view_of,
 )
@@ -31,12 +31,9 @@ def remnants(client: Client, owner: Keeper) -> list[Remnant]:
     """The copies of a workspace's desktops that are there, also of desktops that are not."""
     found = []
     for machine, purpose in product(view_of(client).machines, (RESTORE, TRIAL)):
-        start = mark_of(owner, "", purpose)
-        # Names have no dot, so no other workspace's tags begin like this.
-        for desktop in (tag.removeprefix(start) for tag in machine.tags if tag.startswith(start)):
-            copy = Copy(client, machine.node, machine.vm_id, owner, desktop, purpose)
+        if copy := copy_at(client, machine, owner, purpose):
             what = f"machine {machine.vm_id} on {machine.node}, in which a backup of it was restored ({purpose})"
-            found.append(Remnant(desktop, what, partial(_remove, copy)))
+            found.append(Remnant(copy.desktop, what, partial(_remove, copy)))
     for left in carriers(client, owner):
         what = f"machine {left.vm_id} on {left.node}, which was to carry a disk of it"
         found.append(Remnant(left.desktop, what, partial(_remove, left)))
