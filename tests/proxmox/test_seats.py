@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from deskyard.engine import leftovers
+from deskyard.engine.backend import backend_of
 from deskyard.engine.leftovers import StateIds
 from deskyard.errors import ConfigError, SiteError
 from deskyard.host import jump
@@ -107,6 +108,23 @@ def test_machine_that_is_not_as_planned_is_never_started(lab: Court, monkeypatch
         lab.make("s1")
     assert not any(call.path.endswith("/status/start") for call in calls)
     assert lab.vm("s1") is None
+
+
+def test_a_node_that_is_off_is_not_asked_for_its_machines(lab: Court) -> None:
+    lab.make("s1")
+    fake, here = lab.rack.peer.fake, lab.vm("s1").node
+    off = next(node for node in fake.nodes if node != here)
+    disposables = backend_of(read_site(SITE)).disposables(NAME)
+    assert disposables is not None
+    fake.set_node_offline(off)
+    try:
+        with watched(lab.rack.peer) as calls:
+            found = disposables.marks()
+    finally:
+        fake.set_node_offline(off, offline=False)
+    assert "s1" in found
+    asked = {call.path for call in calls if call.path.startswith("/nodes/")}
+    assert f"/nodes/{here}/qemu" in asked and not [path for path in asked if path.startswith(f"/nodes/{off}/")]
 
 
 def test_released_machine_leaves_nothing(lab: Court) -> None:

@@ -19,13 +19,14 @@ _RENAMED = {"cpus": "maxcpu"}
 _LIVE = ("name", "status", "qmpstatus", "maxmem", "maxdisk", "tags", "lock")
 
 
-def resources(client: Client, *, full: bool = False, **params: object) -> list[dict[str, Any]]:
+def resources(client: Client, *, full: bool = False) -> list[dict[str, Any]]:
     """The rows of `cluster/resources`, virtual machines as the nodes that are up know them.
 
     `full`: with `qmpstatus`, for which a node asks each machine that runs, some seconds at most (`vmstatus` of
     qemu-server 8.3.12 and 9.2.6, PVE/QemuServer.pm). A machine without it is being made, or its node does not answer.
     """
-    rows: list[dict[str, Any]] = client.get("cluster/resources", **params)
+    # Of all types: the rows of nodes say which are not to be asked.
+    rows: list[dict[str, Any]] = client.get("cluster/resources")
     down = {row.get("node") for row in rows if row.get("type") == "node" and row.get("status") != "online"}
     nodes = sorted({str(row["node"]) for row in rows if row.get("type") == "qemu"} - down)
     lists = ask_each(nodes, lambda node: _on_node(client, node, full=full))

@@ -123,7 +123,7 @@ def wait_for_tasks(client: Client, node: str) -> None:
 
 
 def _machines(client: Client) -> ClusterView:
-    return read_view(listing.resources(client, type="vm"), (), {})
+    return read_view(listing.resources(client), (), {})
 
 
 def _desktop_of(machine: SeenMachine, owner: Keeper) -> str | None:

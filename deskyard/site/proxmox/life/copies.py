@@ -171,7 +171,7 @@ def require_nobody_else(copy: Copy) -> None:
 
 def view_of(client: Client) -> ClusterView:
     """The machines of the cluster."""
-    return read_view(listing.resources(client, type="vm"), (), {})
+    return read_view(listing.resources(client), (), {})
 
 
 def _pooled(client: Client, site: str) -> list[SeenMachine]:

@@ -58,7 +58,7 @@ class ClusterDisposables:
 
         The nodes are asked which run: the cluster's list learns of a start some seconds later.
         """
-        view = read_view(listing.resources(self._client, type="vm"), (), {})
+        view = read_view(listing.resources(self._client), (), {})
         mine = view.machines_of(self._site, self._workspace)
         seats = [seat_words.seat_at(machine, self._site, self._workspace) for machine in mine if machine.running]
         seen = self._record.seen
@@ -149,7 +149,7 @@ class ClusterDisposables:
 
     def _require_alone(self, vm: VmPlan) -> None:
         """Two operators may make a machine at one seat under two ids: neither has been started yet."""
-        view = read_view(listing.resources(self._client, type="vm"), (), {})
+        view = read_view(listing.resources(self._client), (), {})
         twins = [
             machine.vm_id
             for machine in view.machines
