@@ -188,6 +188,24 @@ def test_slow_tasks_are_waited_for(rack: Rack, image: BuiltImage) -> None:
     assert_whole(rack)
 
 
+def test_an_upload_whose_answer_was_lost_is_waited_for_at_the_node_that_was_asked(
+    server: Peer, tmp_path: Path, image: BuiltImage
+) -> None:
+    rack = Rack(server, tmp_path, nodes={"only": ["pve2"]}, **LOCAL)
+    faults = rack.fake.faults
+
+    def cut(call: Call) -> None:
+        if call.path.endswith("/upload"):
+            faults.cuts[call.number] = "after"
+
+    faults.slow_tasks["imgcopy"], faults.on_call = 0.5, cut
+    publish(rack, image, attempts=1)
+    faults.on_call = None
+    assert {task["node"] for task in rack.fake.tasklog if task["type"] == "imgcopy"} == {"pve1"}
+    assert sum(call.path.endswith("/upload") for call in rack.fake.calls) == 1
+    assert_whole(rack, ("pve2",))
+
+
 @pytest.mark.parametrize("kind", [LOCAL, SHARED], ids=["local", "shared"])
 def test_two_publishers_at_once_make_one_template_a_node(
     server: Peer, tmp_path: Path, image: BuiltImage, kind: dict[str, Any]

@@ -45,8 +45,7 @@ def bring(client: Client, node: str, storage: str, disk: DiskFile, on_bytes: Cal
     Proxmox VE copies an upload over what is there, so nobody else may be uploading this file: drafts see to that.
     """
     # One that was cut off before may still be copied into its place.
-    for upid in running(client, node, kind="imgcopy"):
-        wait_task(client, upid, UPLOAD_SECONDS)
+    _wait_for_copies(client)
     if _lies_there(client, node, storage, disk):
         return f"{storage}:{disk.volume}"
     try:
@@ -54,8 +53,7 @@ def bring(client: Client, node: str, storage: str, disk: DiskFile, on_bytes: Cal
     except ApiError as error:
         if not error.unsure:
             raise
-        for upid in running(client, node, kind="imgcopy"):
-            wait_task(client, upid, UPLOAD_SECONDS)
+        _wait_for_copies(client)
         if not _lies_there(client, node, storage, disk):
             raise
     if not _lies_there(client, node, storage, disk):
@@ -64,6 +62,17 @@ def bring(client: Client, node: str, storage: str, disk: DiskFile, on_bytes: Cal
             "upload", f"{storage}:{disk.volume}", reason, "check the storage on that node, and run it again"
         )
     return f"{storage}:{disk.volume}"
+
+
+def _wait_for_copies(client: Client) -> None:
+    """Wait until none of our uploads is being copied: that is done by the node that was asked (Storage/Status.pm).
+
+    Which node that was, behind an address of the whole cluster, is not known.
+    """
+    rows = client.get("cluster/resources", type="node")
+    for node in (str(row["node"]) for row in rows if row.get("status") == "online"):
+        for upid in running(client, node, kind="imgcopy"):
+            wait_task(client, upid, UPLOAD_SECONDS)
 
 
 def _lies_there(client: Client, node: str, storage: str, disk: DiskFile) -> bool:

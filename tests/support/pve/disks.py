@@ -26,6 +26,7 @@ class DiskApi:
     """Part of the peer: what is stored are names and sizes, never content."""
 
     storages: dict[str, Values]
+    nodes: dict[str, Values]
     faults: Faults
     need_quorum: Callable[[], None]
     require: Callable[[str, str, str], None]
@@ -64,7 +65,9 @@ class DiskApi:
             self.store_file(name, filename, len(data), "import")
             store["volumes"][f"import/{filename}"]["virtual"] = virtual_size(data)
 
-        return web.json_response({"data": await self.task(node, "imgcopy", "", user, body)})
+        # Worked off by the node that was asked, whichever the path names: it is not passed on (no `proxyto`).
+        asked = next(iter(self.nodes))
+        return web.json_response({"data": await self.task(asked, "imgcopy", "", user, body)})
 
     def _qm_check_drive(
         self, user: str, vmid: int, pool: str | None, key: str, value: str, default: str | None
