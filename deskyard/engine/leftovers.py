@@ -19,7 +19,7 @@ from deskyard.site.proxmox import sdn
 from deskyard.site.proxmox.client import Client, connect, quoted
 from deskyard.site.proxmox.machine import is_running, vm_path
 from deskyard.site.proxmox.machines import look
-from deskyard.site.proxmox.task import wait_task
+from deskyard.site.proxmox.task import wait_removal
 
 VNET, POOL = "proxmoxve:sdn/vnet:Vnet", "proxmoxve:index/poolLegacy:PoolLegacy"
 RULES = "proxmoxve:firewall/rulesLegacy:RulesLegacy"
@@ -122,7 +122,7 @@ def has_first_boot(config: Mapping[str, Any]) -> bool:
 
 
 def _remove(client: Client, machine: SeenMachine) -> None:
-    wait_task(client, client.delete(vm_path(machine.node, machine.vm_id), purge=True), REMOVE_SECONDS)
+    wait_removal(client, client.delete(vm_path(machine.node, machine.vm_id), purge=True), REMOVE_SECONDS)
 
 
 def _clear_firewall(client: Client, machine: SeenMachine, state: StateIds) -> list[str]:

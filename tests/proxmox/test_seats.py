@@ -127,6 +127,19 @@ def test_a_node_that_is_off_is_not_asked_for_its_machines(lab: Court) -> None:
     assert f"/nodes/{here}/qemu" in asked and not [path for path in asked if path.startswith(f"/nodes/{off}/")]
 
 
+def test_a_disk_that_is_left_of_a_released_machine_is_named(lab: Court) -> None:
+    lab.make("s1")
+    volume = lab.config("s1")["scsi1"].partition(",")[0]
+    stuck = lab.rack.peer.fake.faults.stuck_storages
+    stuck.add(volume.partition(":")[0])
+    try:
+        with pytest.raises(SiteError, match=rf"stays, though its machine is removed(.|\n)*pvesm free .*{volume}"):
+            lab.seats().remove("s1")
+    finally:
+        stuck.clear()
+    assert lab.vm("s1") is None
+
+
 def test_released_machine_leaves_nothing(lab: Court) -> None:
     before = lab.rack.peer.fake.left()
     lab.make("s1")

@@ -13,7 +13,7 @@ from deskyard.errors import SiteError
 from deskyard.plan.proxmox.view import tags_of
 from deskyard.site.proxmox.client import ApiError, Client
 from deskyard.site.proxmox.machine import CPU, DISK, OS_TYPE, vm_path
-from deskyard.site.proxmox.task import finish, running, wait_task
+from deskyard.site.proxmox.task import finish, running, wait_removal, wait_task
 from deskyard.site.proxmox.templates import Template, tags, template_name
 
 IMPORT_SECONDS = 3600.0
@@ -159,7 +159,7 @@ class Draft:
 def remove(client: Client, template: Template) -> None:
     """Remove a template or draft with its disks."""
     path = vm_path(template.node, template.vmid)
-    finish(client, client.delete(path, purge=True, **{"destroy-unreferenced-disks": True}))
+    wait_removal(client, client.delete(path, purge=True, **{"destroy-unreferenced-disks": True}))
 
 
 def _is_taken(error: SiteError) -> bool:

@@ -1,5 +1,6 @@
 """Waits for what a cluster does in the background, and says how it ended."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from deskyard.site.proxmox.client import Client, quoted
 
 TAIL_LINES, MOST_LINES, MOST_PAGES, MOST_TASKS = 15, 500, 20, 1000
 TASK_SECONDS = 1800.0
+# Of the task that removes a machine (destroy_vm), which ends with warnings, or before 9.0 with OK.
+_LEFT = re.compile(r"Could not remove disk '([^']+)', check manually")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 3.0
 
 
@@ -100,6 +103,16 @@ def finish(client: Client, upid: str | None, seconds: float = TASK_SECONDS) -> N
     """Wait until what a call began has ended; a call that was done at once names no task."""
     if upid:
         wait_task(client, upid, seconds)
+
+
+def wait_removal(client: Client, upid: str, seconds: float = TASK_SECONDS) -> None:
+    """Wait until a machine is removed; raises `SiteError` with the disks of it that could not be, which stay alone."""
+    wait_task(client, upid, seconds)
+    lines = log_of(client, upid)
+    if left := sorted({found[1] for line in lines if (found := _LEFT.search(line))}):
+        why = client.token.redact("\n".join(f"  {line}" for line in lines if _LEFT.search(line)))
+        remedy = f"mend what is named, then on {node_of(upid)}: pvesm free {' '.join(left)}"
+        raise SiteError("disk", ", ".join(left), f"stays, though its machine is removed\n{why}", remedy)
 
 
 def _verdict(client: Client, upid: str, path: str, ending: str) -> Done:

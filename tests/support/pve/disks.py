@@ -28,6 +28,7 @@ class DiskApi:
     storages: dict[str, Values]
     nodes: dict[str, Values]
     faults: Faults
+    tasklog: list[Values]
     need_quorum: Callable[[], None]
     require: Callable[[str, str, str], None]
     task: Callable[..., Awaitable[str]]
@@ -122,6 +123,15 @@ class DiskApi:
             self._qm_volume(made[0])["base"] = f"{sid}:{linked_from.partition('/')[2]}"  # type: ignore[index]
         return made
 
+    def _qm_free(self, volid: str) -> None:
+        """A disk that cannot be deleted stays; of its machine's removal it is a line of the log (destroy_vm)."""
+        if volume_ref(volid)[0] not in self.faults.stuck_storages:
+            super()._qm_free(volid)  # type: ignore[misc]
+            return
+        for task in self.tasklog:
+            if task["type"] == "qmdestroy" and task["status"] == "running":
+                task["log"].append(f"Could not remove disk '{volid}', check manually: lvremove: device is busy")
+
     async def _qm_destroy(self, values: Values, user: str) -> str:
         """DELETE /nodes/{node}/qemu/{vmid}: a template stays while clones use it (PVE::QemuServer, destroy_vm)."""
         vm = self.find(values["node"], values["vmid"])
@@ -155,7 +165,7 @@ class DiskApi:
         for volume in volumes:
             # A disk that is taken out stays as unused; a cloud-init drive goes (PVE::QemuServer, vmconfig_delete).
             if "cloudinit" in volume:
-                self._qm_free(volume)  # type: ignore[attr-defined]
+                self._qm_free(volume)
 
     async def _resize(self, values: Values, user: str) -> str:
         """PUT .../resize: grows a disk, never shrinks it (PVE/API2/Qemu.pm, resize_vm)."""

@@ -22,6 +22,8 @@ class Faults:
     slow_tasks: dict[str, float] = field(default_factory=dict)
     # Kinds of tasks that end with OK although the disks are not there: a storage that lost what it was told.
     lost_disks: set[str] = field(default_factory=set)
+    # Storages of which no disk can be deleted: the task that removes a machine warns, and goes on (destroy_vm).
+    stuck_storages: set[str] = field(default_factory=set)
     # Node -> how many reloads of its network still fail, once it has the configuration and before it has the bridges.
     failing_reloads: Counter[str] = field(default_factory=Counter)
     # In how many listings a machine is not shown whole.

@@ -20,7 +20,7 @@ from deskyard.site.proxmox.kinds.disk_size import disk_size_gib
 from deskyard.site.proxmox.life.copies import until_of, words_of, written
 from deskyard.site.proxmox.life.record import ABSENT, this_host
 from deskyard.site.proxmox.machine import DISK, ClusterMachine, ensure_pool, vm_path
-from deskyard.site.proxmox.task import finish, running, wait_task
+from deskyard.site.proxmox.task import finish, running, wait_removal, wait_task
 
 CLONE, MOVE = "qmclone", "qmmove"
 MAKE_SECONDS, MOVE_SECONDS, REMOVE_SECONDS = 600.0, 600.0, 600.0
@@ -85,7 +85,7 @@ class Carrier(ClusterMachine):
         """Remove it with the disks that it has; nothing if it is gone, or its id is another machine's by now."""
         try:
             if self.config().get("name") == self._name:
-                wait_task(self.client, self.client.delete(self._path, purge=True), REMOVE_SECONDS)
+                wait_removal(self.client, self.client.delete(self._path, purge=True), REMOVE_SECONDS)
         except ApiError as error:
             if not ABSENT.search(error.reason):
                 raise

@@ -32,7 +32,7 @@ from deskyard.site.proxmox.life.home import HOME_DISK
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.life.record import this_host
 from deskyard.site.proxmox.machine import DISK, ClusterMachine, ensure_pool, vm_path
-from deskyard.site.proxmox.task import node_of, running, wait_task
+from deskyard.site.proxmox.task import node_of, running, wait_removal, wait_task
 
 MAKE_SECONDS, RESTORE_SECONDS, BOOT_SECONDS, REMOVE_SECONDS, POLL_SECONDS = 600.0, 24 * 3600.0, 900.0, 600.0, 2.0
 # All that is in the configuration of one that was not restored to its end.
@@ -119,7 +119,7 @@ class Copy(ClusterMachine):
             if not named or self.vm_id not in {machine.vm_id for machine in _pooled(self.client, self.owner.site)}:
                 return
         self.power.pull_plug()
-        wait_task(self.client, self.client.delete(self._path, purge=True), REMOVE_SECONDS)
+        wait_removal(self.client, self.client.delete(self._path, purge=True), REMOVE_SECONDS)
 
     def _cut_off(self) -> None:
         """Take its NICs out, and see that it has none: it is the twin of a desktop that runs."""
@@ -185,7 +185,7 @@ def _clear_husks(client: Client, site: str) -> None:
         if machine.tags or running(client, machine.node, vmid=machine.vm_id):
             continue
         if client.get(f"{path}/config").keys() <= HUSK:
-            wait_task(client, client.delete(path, purge=True), REMOVE_SECONDS)
+            wait_removal(client, client.delete(path, purge=True), REMOVE_SECONDS)
 
 
 def require_room(client: Client, machine: SeenMachine, node: str) -> str:

@@ -31,7 +31,7 @@ from deskyard.site.proxmox.life.home import HOME_DISK
 from deskyard.site.proxmox.life.power import MachinePower
 from deskyard.site.proxmox.life.record import ClusterRecord
 from deskyard.site.proxmox.machine import CPU, DISK, OS_TYPE, vm_path
-from deskyard.site.proxmox.task import finish, running, wait_task
+from deskyard.site.proxmox.task import finish, running, wait_removal, wait_task
 from deskyard.site.proxmox.underlay import seen_machine
 
 CLONE_SECONDS, CONFIG_SECONDS, REMOVE_SECONDS, RESIZE_SECONDS = 600.0, 600.0, 600.0, 600.0
@@ -110,7 +110,7 @@ class ClusterDisposables:
             remedy = f"see whether a task still works on it; if none does: qm unlock {machine.vm_id} on {machine.node}"
             raise SiteError("machine", machine.vm_id, reason, remedy)
         MachinePower(self._client, machine.node, machine.vm_id).pull_plug()
-        wait_task(self._client, self._client.delete(path, purge=True), REMOVE_SECONDS)
+        wait_removal(self._client, self._client.delete(path, purge=True), REMOVE_SECONDS)
 
     def _place(self, seat: DesktopPlan) -> VmPlan:
         on_cluster = self._planned()
