@@ -18,10 +18,10 @@ from deskyard.life.backup.home import files
 from deskyard.plan.backup import NONCE, NoVerdict
 from deskyard.plan.proxmox.view import Owner, read_view
 from deskyard.site.files import read_site
-from deskyard.site.proxmox.client import ApiError
+from deskyard.site.proxmox.client import ApiError, connect
 from deskyard.site.proxmox.client import Client as Api
 from deskyard.site.proxmox.doctor.doctor import examine
-from deskyard.site.proxmox.life import trial
+from deskyard.site.proxmox.life import copies, trial
 from deskyard.site.proxmox.life.copies import Copy
 from deskyard.site.proxmox.task import wait_task
 from tests.proxmox import test_contract
@@ -333,6 +333,13 @@ def test_what_a_failed_restore_left_of_a_killed_trial_goes_with_the_next(
     (left,) = desk.fake.left()["machines"] - before
     # It has neither name nor tags; its pool tells whose it is.
     assert (desk.fake.vm(left).config, desk.fake.vm(left).pool) == ({"memory": "128"}, f"deskyard-trials.{SITE}")
+    here, other = desk.vm.node, next(node for node in desk.fake.nodes if node != desk.vm.node)
+    desk.fake.vm(left).node = other
+    desk.fake.set_node_offline(other)
+    copies._clear_husks(connect(read_site(SITE)), SITE)
+    assert left in desk.fake.left()["machines"]
+    desk.fake.set_node_offline(other, offline=False)
+    desk.fake.vm(left).node = here
     restoration.verify(TARGET)
     assert desk.fake.left()["machines"] == before
 

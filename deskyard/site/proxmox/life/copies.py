@@ -182,10 +182,11 @@ def _clear_husks(client: Client, site: str) -> None:
     """Remove what failed restores have left whose process was killed; one at which a task works is left alone."""
     for machine in _pooled(client, site):
         path = vm_path(machine.node, machine.vm_id)
-        if machine.tags or running(client, machine.node, vmid=machine.vm_id):
-            continue
-        if client.get(f"{path}/config").keys() <= HUSK:
-            wait_removal(client, client.delete(path, purge=True), REMOVE_SECONDS)
+        # A node that does not answer keeps its own until a later time.
+        with contextlib.suppress(ApiError):
+            is_idle = not machine.tags and not running(client, machine.node, vmid=machine.vm_id)
+            if is_idle and client.get(f"{path}/config").keys() <= HUSK:
+                wait_removal(client, client.delete(path, purge=True), REMOVE_SECONDS)
 
 
 def require_room(client: Client, machine: SeenMachine, node: str) -> str:
