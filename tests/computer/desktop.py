@@ -1,12 +1,14 @@
 """A desktop to try the service on: a real X server with a window manager, a terminal, and a person at a VNC viewer."""
 
 import contextlib
+import faulthandler
 import json
 import os
 import select
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -243,6 +245,9 @@ class Service:
         self.client.close()
         self._server.should_exit = True
         self._thread.join(30)
+        if self._thread.is_alive():
+            # Where it stands is what its reader needs.
+            faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
         assert not self._thread.is_alive(), "the service does not end"
 
 
