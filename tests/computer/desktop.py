@@ -8,7 +8,6 @@ import select
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -247,7 +246,7 @@ class Service:
         self._thread.join(30)
         if self._thread.is_alive():
             # Where it stands is what its reader needs.
-            faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
+            faulthandler.dump_traceback(2, all_threads=True)
         assert not self._thread.is_alive(), "the service does not end"
 
 
