@@ -147,8 +147,9 @@ def test_a_declaration_that_could_not_be_read_once_is_read_again(mission: Lab, m
             end.call()
         thread.join(WAIT_SECONDS)
     assert not thread.is_alive()
-    # Twice in vain, by who followed, by the look behind that, and by who follows then.
-    assert tries == 5
+    # Twice in vain, by who followed, by the look behind that, and by who follows then; on a busy machine another look
+    # may come between. It is not read again and again.
+    assert 5 <= tries <= 8
 
 
 def test_a_desktop_that_is_declared_again_is_in_sight_and_counted_again(mission: Lab, stacks: Path) -> None:
