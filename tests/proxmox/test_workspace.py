@@ -206,10 +206,12 @@ def test_caps_of_a_disk_are_given_read_back_mended_and_lifted_while_the_desktop_
     rack.site(tiers={"quick": capped})
     rack.up(NAME, "dev1:quick", "dev2")
     assert limits() == plain
+    assert changed(stack.preview()) == []
 
     rack.site(tiers={"quick": {**capped, "disk_iops": None}})
     rack.up(NAME, "dev1:quick", "dev2")
     assert limits() == {"mbps_rd": "50", "mbps_wr": "50"}
+    assert changed(stack.preview()) == []
 
     rack.site(tiers={"quick": {**capped, "disk_iops": None, "disk_mib_per_second": None}})
     rack.up(NAME, "dev1:quick", "dev2")
