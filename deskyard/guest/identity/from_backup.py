@@ -55,7 +55,8 @@ def be_named(cloud: str, instance: str, was: str, name: str) -> None:
     """
     whole = re.compile(rf"(?<![\w.-]){re.escape(was)}(?![\w-])")
     for path in named(cloud, instance):
-        if (text := text_of(path)) is not None:
+        text = text_of(path)
+        if text is not None and whole.search(text):
             rewrite(path, whole.sub(name, text))
 
 

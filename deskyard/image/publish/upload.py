@@ -8,6 +8,7 @@ from pathlib import Path
 
 from deskyard.errors import BuildError, SiteError
 from deskyard.site.proxmox.client import ApiError, Client
+from deskyard.site.proxmox.listing import nodes_up
 from deskyard.site.proxmox.task import running, wait_task
 
 PIECE = 1 << 20
@@ -69,8 +70,7 @@ def _wait_for_copies(client: Client) -> None:
 
     Which node that was, behind an address of the whole cluster, is not known.
     """
-    rows = client.get("cluster/resources", type="node")
-    for node in (str(row["node"]) for row in rows if row.get("status") == "online"):
+    for node in nodes_up(client):
         for upid in running(client, node, kind="imgcopy"):
             wait_task(client, upid, UPLOAD_SECONDS)
 

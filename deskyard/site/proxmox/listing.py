@@ -34,6 +34,12 @@ def resources(client: Client, *, full: bool = False) -> list[dict[str, Any]]:
     return [_merged(row, live.get((str(row.get("node")), row.get("vmid")))) for row in rows]
 
 
+def nodes_up(client: Client) -> list[str]:
+    """The nodes that are online."""
+    rows = client.get("cluster/resources", type="node")
+    return [str(row["node"]) for row in rows if row.get("status") == "online"]
+
+
 def _on_node(client: Client, node: str, *, full: bool) -> list[dict[str, Any]]:
     try:
         found: list[dict[str, Any]] = client.get(f"nodes/{node}/qemu", **({"full": 1} if full else {}))

@@ -20,6 +20,7 @@ from deskyard.site.proxmox.life.copies import (
     require_nobody_else,
     view_of,
 )
+from deskyard.site.proxmox.listing import nodes_up
 from deskyard.site.proxmox.task import kind_of, running, wait_task
 from deskyard.site.remnant import Remnant
 
@@ -45,8 +46,7 @@ def wait_for_tasks(client: Client) -> None:
 
     Whose that is is not to be seen before. Raises `SiteError` if one takes longer than ten minutes.
     """
-    nodes = [str(row["node"]) for row in client.get("cluster/resources", type="node") if row.get("status") == "online"]
-    for node in nodes:
+    for node in nodes_up(client):
         for upid in (upid for upid in running(client, node) if kind_of(upid) in (MAKE, CLONE, MOVE)):
             with contextlib.suppress(SiteError):
                 wait_task(client, upid, REMOVE_SECONDS)

@@ -9,6 +9,7 @@ from typing import Any
 
 from deskyard.plan.proxmox import vzdump_log
 from deskyard.site.proxmox.client import Client
+from deskyard.site.proxmox.listing import nodes_up
 from deskyard.site.proxmox.task import ended, log_of
 
 MAKE = "vzdump"
@@ -25,8 +26,7 @@ def with_lost_notes(client: Client, vm_id: int, rows: Sequence[Mapping[str, Any]
     bare = [row for row in bare if str(row.get("vmid")) == str(vm_id)]
     if not bare:
         return []
-    nodes = [row for row in client.get("cluster/resources", type="node") if row.get("status") == "online"]
-    tasks = [task for row in nodes for task in ended(client, str(row["node"]), kind=MAKE, vmid=vm_id)]
+    tasks = [task for node in nodes_up(client) for task in ended(client, node, kind=MAKE, vmid=vm_id)]
     noted = [{**row, "notes": _lost(client, row, tasks)} for row in bare]
     return [row for row in noted if row["notes"]]
 
