@@ -91,8 +91,7 @@ def seats() -> Any:
     size = witness.plan().desktop("dev1").machine
     small = {name: getattr(size, name) for name in ("vcpus", "memory_mib", "disk_gib", "home_gib")}
     places = tuple(replace(seat, machine=replace(seat.machine, **small)) for seat in found.plan.seats)
-    found.plan = replace(found.plan, seats=places, accelerator=witness.plan().accelerator)
-    return found
+    return replace(found, plan=replace(found.plan, seats=places, accelerator=witness.plan().accelerator))
 
 
 def _image(digest: str) -> ImageSource:

@@ -43,7 +43,7 @@ def lab(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     image = ImageSource(f"{NAME}-image", "0123", str(source))
     lab = declared(2, 2, name=NAME, network=NETWORK, images={"desktop": image})
     seats = tuple(_tiny(seat) for seat in lab.plan.seats)
-    lab.plan = replace(lab.plan, accelerator=accelerator("auto"), seats=seats)
+    lab = replace(lab, plan=replace(lab.plan, accelerator=accelerator("auto"), seats=seats))
     # The hypervisor runs by now, wherever that was started from.
     monkeypatch.setenv("DESKYARD_HOME", str(bench.folder))
     monkeypatch.setattr(access, "revoke", lambda *_, **__: None)
