@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import connect
 from deskyard.errors import ConfigError
 from deskyard.gateway.egress.ask.proof import MOST_PROOFS
-from tests.control.lab import Lab
+from tests.control.lab import LEASE_SECONDS, Lab
 from tests.control.people import Person
 from tests.control.slotted import slotted
 from tests.control.test_approvals import ID, TICKET, aim
@@ -163,10 +163,10 @@ def claim(proof: Mapping[str, Any]) -> Claim:
 
 
 @contextmanager
-def working(mission: Lab, gateways: Gateways) -> Iterator[None]:
+def working(mission: Lab, gateways: Gateways, **parts: Any) -> Iterator[None]:
     """A worker of the test's own process, whose gateways are those."""
     try:
-        with slotted(mission, deciders=Bringer(gateways.tell, lambda name: True)):
+        with slotted(mission, deciders=Bringer(gateways.tell, lambda name: True), **parts):
             yield
     finally:
         mission.worker()
@@ -242,3 +242,20 @@ def test_answer_that_is_another_workers_by_then_is_not_given_again(mission: Lab,
         asked["ada"].call("POST", f"/api/approvals/{ID}/decide", body)
         mission.until("select 1 from operation where kind = %s and attempt = 2", [KIND])
     assert mission.effects("lab.first") == ["begin"]
+
+
+def test_answer_is_held_for_as_long_as_its_gateway_is_told(mission: Lab, asked: dict[str, Person]) -> None:
+    class Slow(Made):
+        """One whose program takes longer than a lease lasts that nobody renews."""
+
+        def tell(self, name: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
+            of = "from operation where kind = %s and state = 'running'"
+            begun = mission.until(f"select lease_until {of}", [KIND])["lease_until"]
+            mission.until(f"select 1 {of} and lease_until > %s", [KIND, begun + timedelta(seconds=LEASE_SECONDS)])
+            return super().tell(name, document)
+
+    gateways = Slow(mission.path, "deciders")
+    with working(mission, gateways, lease=LEASE_SECONDS):
+        done = answered(asked["ada"], "once")
+    assert done["state"] == "done", done
+    assert (len(gateways.heard), mission.effects("lab.first")) == (1, ["begin", "begin", "end"])

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any
@@ -170,13 +172,20 @@ class Runner:
         except DeskyardError as error:
             if error.field not in (GATEWAY_LACKS, GATEWAY_REFUSES):
                 raise
-            # Nobody renews it meanwhile.
-            self._renew(lend, held)
-            self.deciders.bring(lend, workspace, self.passkeys.origin)
-            self._renew(lend, held)
+            self._bring(lend, held)
             if self.deciders.changes[workspace] == changes:
                 raise
         return self._child(lend, held, None, actor)
+
+    def _bring(self, lend: Lend, held: Claim) -> None:
+        """Have a gateway told the list, and hold the operation for as long as that takes."""
+        self._renew(lend, held)
+        with ThreadPoolExecutor(1) as beside:
+            telling = beside.submit(self.deciders.bring, lend, str(held.workspace), self.passkeys.origin)
+            while not futures.wait([telling], self.lease / claims.RENEWALS).done:
+                self._renew(lend, held)
+        telling.result()
+        self._renew(lend, held)
 
     def _renew(self, lend: Lend, held: Claim) -> Wish:
         """Hold it longer; what is wanted of it. Raises `Lost` if it is another worker's."""
