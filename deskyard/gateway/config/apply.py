@@ -1,18 +1,17 @@
 """Puts settings into force: render, check everything, install, load; or keep what was good and say so."""
 
-import fcntl
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.config import egress_grants, render
 from deskyard.gateway.config.egress_grants import Grants
+from deskyard.gateway.config.lock import alone
 from deskyard.gateway.config.replacement import RELOAD_DOOR, Part, door_check, judge, replace
-from deskyard.gateway.machine import files, tls
+from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
 from deskyard.gateway.session import signing
@@ -25,7 +24,7 @@ def apply(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
     """Put `settings` into force; the result names what changed. Raises `GatewayError`, with the old ones in force."""
     with alone(layout):
         _check_interfaces(settings, layout, system)
-        kids = signing.ensure(layout.signing_keys, group(layout))
+        kids = signing.ensure(layout.signing_keys, layout.signing_group)
         kept = egress_grants.load(layout)
         if files.read(layout.settings_file) != settings.as_json():
             kept = kept.timed()
@@ -54,15 +53,6 @@ def _enforce(parts: list[Part], settings: Settings, layout: Layout, system: Syst
     changed = [part for part in parts if _must_change(part, layout, system)]
     _install(changed, layout, system)
     return changed
-
-
-@contextmanager
-def alone(layout: Layout) -> Iterator[None]:
-    """Keep other runs of `apply` out."""
-    layout.etc.mkdir(parents=True, exist_ok=True)
-    with (layout.etc / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _list_parts(settings: Settings, grants: Grants, layout: Layout) -> list[Part]:
@@ -119,6 +109,9 @@ def _check(settings: Settings, parts: list[Part], layout: Layout, system: System
         staged[part.name].write_text(part.text)
     bundle = layout.tls_bundle
     if "proxy" in staged and not bundle.exists():
+        # Once in a gateway's life.
+        from deskyard.gateway.machine import tls
+
         key = tls.ensure_key(layout.tls / "key.pem")
         bundle = folder / "bootstrap.pem"
         files.write(bundle, tls.self_signed(key, settings.hostname) + key, 0o600)
@@ -170,10 +163,6 @@ def _check_interfaces(settings: Settings, layout: Layout, system: System) -> Non
         if found != mac:
             reason = f"the interface called {name} is {found or 'absent'}"
             raise GatewayError(f"{name}_mac", mac, reason, "check the NICs of this machine and its cloud-init data")
-
-
-def group(layout: Layout) -> str | None:
-    return layout.service_user if layout.trusts_system else None
 
 
 def _pending_file(layout: Layout) -> Path:

@@ -143,7 +143,7 @@ def test_grant_lasts_no_longer_because_the_clock_was_set_back(tmp_path: Path, mo
         egress_grants.save(edit(egress_grants.load(layout)), layout)
         return []
 
-    monkeypatch.setattr("deskyard.gateway.egress.watch.change_list", change)
+    monkeypatch.setattr("deskyard.gateway.config.apply.change_list", change)
     monkeypatch.setattr("deskyard.gateway.egress.watch.time.time", clock)
     monkeypatch.setattr("deskyard.gateway.egress.watch.RETRY_SECONDS", 0)
     layout.settings_file.parent.mkdir(parents=True)
