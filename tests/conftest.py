@@ -13,7 +13,7 @@ import pytest
 
 from deskyard.host import changes
 from deskyard.host.places import places
-from tests.support import npm
+from tests.support import npm, samples
 from tests.support.requirements import need_programs
 
 READY_SECONDS = 300.0
@@ -69,10 +69,23 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest; the others keep their order."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the longest, and end with what is sampled; the others keep their order."""
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: min(places.get(item.nodeid, len(LONGEST)), places.get(_file(item), len(LONGEST))))
+    if not samples.has_all(config.option.markexpr, config.args):
+        samples.put_last(items, SEED)
+    elif config.option.markexpr == "deep":
+        for item in items:
+            if item.get_closest_marker(samples.MARK):
+                item.add_marker(pytest.mark.deep)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out of a run that is old what is sampled."""
+    samples.leave_out(item, time.monotonic() - samples.BEGUN)
 
 
 def _file(item: pytest.Item) -> str:

@@ -9,8 +9,12 @@ from tests.support.requirements import missing, need_programs
 from tests.support.sources import parsed
 
 TREE = Path(__file__).resolve().parents[2]
-# Suites that judge whatever machine they are run on, and Molecule's, which `./inv check.molecule` runs.
-ELSEWHERE = ("tests/infra/", "tests/molecule/conftest.py", "tests/support/requirements.py")
+# Suites that judge whatever machine they are run on, Molecule's, which `./inv check.molecule` runs, and what a run has
+# no time for, which `./inv check.deep` has.
+ELSEWHERE = (
+    *("tests/infra/", "tests/molecule/conftest.py", "tests/support/requirements.py"),
+    *("tests/support/samples.py", "tests/contract/test_samples.py"),
+)
 MARKS = ("skip", "importorskip", "mark.skip", "mark.skipif", "mark.xfail")
 
 

@@ -26,6 +26,8 @@ from tests.support.connect_proxy import ConnectProxy
 from tests.support.ports import free_ports
 from tests.support.requirements import need_root
 
+pytestmark = pytest.mark.sampled
+
 DOMAIN = "e2b.localhost"
 API, ENVD = f"api.{DOMAIN}", f"49983-lab--nobody.{DOMAIN}"
 USE = """

@@ -40,6 +40,8 @@ from tests.support.postgres import ADMINISTRATOR, OTHER_HOST, PASSWORD, Server
 from tests.support.pve.certificate import issue
 from tests.support.requirements import need_root
 
+pytestmark = pytest.mark.sampled
+
 SETTINGS = Settings("local", "localhost", "127.0.0.1", 9443)
 
 

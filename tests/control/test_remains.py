@@ -27,6 +27,8 @@ from tests.control.lab import LEASE_SECONDS, WAIT_SECONDS, Lab
 from tests.control.slotted import slotted
 from tests.control.test_operations import want
 
+pytestmark = pytest.mark.sampled
+
 # Of an operation that leaves something: it says that it began once that is there.
 BEGINS = """select 1 from operation o join operation_log l on l.operation_id = o.id and l.attempt = o.attempt
     where o.id = %s and o.attempt - o.refusals = %s and line like '%% begins'"""

@@ -11,6 +11,8 @@ from tests.control.lab import Lab
 from tests.control.slotted import slotted
 from tests.control.test_approvals import ID, TICKET
 
+pytestmark = pytest.mark.sampled
+
 SINGLE = dict.fromkeys(SHARES, 1)
 GIB = 1024
 # More than a role of the database may have connections.

@@ -22,6 +22,8 @@ from tests.control.openid_double import CLIENT, SECRET
 from tests.control.site import HOST, Site, running
 from tests.support.requirements import need_root
 
+pytestmark = pytest.mark.sampled
+
 # Each of the processes once.
 SAMPLE = 9
 

@@ -18,6 +18,8 @@ from deskyard.workspace import workspace
 from tests.proxmox.rack import SITE, Rack, changed
 from tests.support.pve import GIB, Capacity
 
+pytestmark = pytest.mark.sampled
+
 CLIENTS, TRIES = 32, 30
 
 

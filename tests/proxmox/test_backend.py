@@ -16,6 +16,8 @@ from tests.proxmox.rack import Rack, changed
 from tests.support.postgres import database, programs
 from tests.support.requirements import missing
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:

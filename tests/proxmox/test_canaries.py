@@ -20,6 +20,8 @@ from tests.proxmox.inhabited import Inhabitants
 from tests.proxmox.rack import SECRET_CANARY, SITE, Rack, without_guests
 from tests.support.inv import inv
 
+pytestmark = pytest.mark.sampled
+
 PASSPHRASE = "canary-77ab-passphrase"
 DOMAIN = "desks.example.org"
 HOSTNAME = f"lab.{DOMAIN}"

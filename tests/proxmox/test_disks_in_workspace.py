@@ -14,6 +14,8 @@ from deskyard.site.proxmox.machines import ClusterMachines
 from tests.proxmox.bench import NAME, Bench
 from tests.proxmox.rack import SITE, changed, watched
 
+pytestmark = pytest.mark.sampled
+
 
 def test_an_exchanged_system_is_no_drift_and_goes_with_its_workspace(bench: Bench) -> None:
     bench.up()

@@ -13,6 +13,8 @@ from tests.proxmox.guarded import Watch, cut_off, unguarded
 from tests.support.pve import Fake
 from tests.support.pve.calls import Call
 
+pytestmark = pytest.mark.sampled
+
 FREE = "avail"
 
 

@@ -7,6 +7,8 @@ from deskyard.errors import ConfigError
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import DIGESTS, Rack, changed, watched
 
+pytestmark = pytest.mark.sampled
+
 TEMPLATE = 20_500
 
 

@@ -21,6 +21,8 @@ from tests.proxmox.guarded import Watch
 from tests.proxmox.killing import Killer, Listed, Point, Record, Strikes
 from tests.support.pve.calls import Call
 
+pytestmark = pytest.mark.sampled
+
 # With it, a run of all points goes on where another was ended.
 RECORD = os.environ.get("DESKYARD_KILLS_RECORD")
 # How many calls that are no points are killed all the same; each so-manieth point is also followed by a preview.

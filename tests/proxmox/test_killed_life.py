@@ -26,6 +26,8 @@ from tests.proxmox.test_restores import Kill, Killed
 from tests.support.pve.memory import Memory
 from tests.support.pve.power import PIDS_OF_CLOCKS
 
+pytestmark = pytest.mark.sampled
+
 SAMPLE, SETTLED_SECONDS = 2, 30.0
 BEFORE = "before"
 

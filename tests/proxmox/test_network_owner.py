@@ -16,6 +16,8 @@ from tests.proxmox.rack import SITE, changed
 from tests.support.pve import Client, Peer
 from tests.support.pve.asking import NODE, machine, refused
 
+pytestmark = pytest.mark.sampled
+
 
 def vnet_of(bench: Bench) -> str:
     """The VNet of the workspace."""

@@ -9,6 +9,8 @@ from tests.proxmox.rack import SITE
 from tests.support.pve import Client, Peer
 from tests.support.pve.asking import refused
 
+pytestmark = pytest.mark.sampled
+
 GROUP = "desk-staff"
 # Proxmox VE's own role for users in 9.0 (pve-access-control, PVE/AccessControl.pm): it reaches into guests, and is
 # given away only by who holds each of its privileges by name.

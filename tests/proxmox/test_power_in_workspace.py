@@ -15,6 +15,8 @@ from tests.proxmox.bench import NAME, Bench
 from tests.proxmox.rack import SITE, changed, watched
 from tests.proxmox.test_restores import Kill, Killed
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture
 def up(bench: Bench) -> Iterator[Bench]:

@@ -16,6 +16,8 @@ from tests.proxmox.test_peer import zone
 from tests.support.pve import Client, Peer
 from tests.support.pve.asking import NODE, machine
 
+pytestmark = pytest.mark.sampled
+
 FAILED = "command 'ifreload -a' failed: exit code 1"
 
 

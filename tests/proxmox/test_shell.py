@@ -11,6 +11,8 @@ from deskyard.errors import HostError
 from deskyard.workspace import shell
 from tests.proxmox.bench import NAME, Bench
 
+pytestmark = pytest.mark.sampled
+
 SECONDS = 120
 
 

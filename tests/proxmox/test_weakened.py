@@ -27,6 +27,8 @@ from tests.support.pve import Client, Peer
 from tests.support.pve.calls import Call
 from tests.support.pve.disks import DiskApi
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture
 def lacking(bench: Bench) -> Iterator[Callable[..., None]]:

@@ -1,7 +1,11 @@
 """A machine is made whole or begun again: the provider keeps one whose creation broke behind its clone."""
 
+import pytest
+
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.test_faults import ends_badly, ends_well
+
+pytestmark = pytest.mark.sampled
 
 REFUSED = "Permission check failed (/, Sys.Modify)"
 

@@ -21,6 +21,8 @@ from deskyard.workspace import status, workspace
 from tests.proxmox.bench import DESKTOPS, NAME, Bench
 from tests.proxmox.rack import SECRET_CANARY, SITE, changed, watched
 
+pytestmark = pytest.mark.sampled
+
 # Measured: 205 calls for a gateway and two desktops on two nodes, each of which is asked for its machines at every look
 # at the cluster, and for its reload; five of them look for machines at seats, and six make a volume of /home. A busy
 # machine asks more often how tasks end: 210. What a machine costs must not creep up.

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from deskyard.declaration import declaration
 from deskyard.plan.proxmox.view import pool_of
 from deskyard.site.files import read_site
@@ -12,6 +14,8 @@ from tests.proxmox.rack import SITE
 from tests.proxmox.site_on_peer import Rack
 from tests.support.pve import Client, Peer
 from tests.support.pve.asking import NODE, machine
+
+pytestmark = pytest.mark.sampled
 
 SOON = 10
 

@@ -2,10 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from tests.web.administration import SECRET
 from tests.web.browser import Browser
 from tests.web.estate import HOOK, Estate
 from tests.web.stand_in import StandIn
+
+pytestmark = pytest.mark.sampled
 
 ALERT = "A desktop is broken: team-02.desk-7"
 

@@ -8,6 +8,8 @@ from tests.web.browser import Browser
 from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
 
+pytestmark = pytest.mark.sampled
+
 DESK = "team-01.desk-1"
 TARGET = "api.stripe.com:443"
 

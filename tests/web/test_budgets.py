@@ -7,6 +7,8 @@ from tests.web.browser import Browser
 from tests.web.estate import Estate
 from tests.web.stand_in import StandIn
 
+pytestmark = pytest.mark.sampled
+
 NAMES = "input[aria-label='Names that it closes when it is spent']"
 WORKSPACE = "select[aria-label='Workspace whose budget closes names']"
 BYTES = "Workspace whose bytes are bound"

@@ -12,6 +12,8 @@ from tests.web.stand_in import StandIn
 from tests.web.test_every_page import AXE
 from tests.web.test_people import row
 
+pytestmark = pytest.mark.sampled
+
 PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
 PLACE = """
 const dialog = document.querySelector("dialog"), place = dialog.getBoundingClientRect();

@@ -2,12 +2,15 @@
 
 import threading
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from deskyard.control.opening import seal
 from tests.web.browser import Browser, Keys
 from tests.web.estate import Estate, ago, tool
 from tests.web.stand_in import StandIn
+
+pytestmark = pytest.mark.sampled
 
 DESK = "team-01.desk-1"
 PAGE = "/desktops/team-01/desk-1"

@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import pytest
+
 from tests.web import upkeep
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago, measured, moment, reading, tool
 from tests.web.stand_in import StandIn
 from tests.web.test_fleet import ROWS
 from tests.web.test_founding import asks_to_destroy
+
+pytestmark = pytest.mark.sampled
 
 PAGES = {
     "/": "desk-1",

@@ -7,6 +7,8 @@ from tests.web.browser import Browser, Keys
 from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
 
+pytestmark = pytest.mark.sampled
+
 ROWS = "[role=row][id]"
 NO_LONG_TIMERS = """
 const timer = window.setTimeout;

@@ -8,6 +8,8 @@ from tests.web.browser import Browser
 from tests.web.estate import Estate, ago, desktop
 from tests.web.stand_in import StandIn
 
+pytestmark = pytest.mark.sampled
+
 WORKSPACES, END = "/api/workspaces", "/api/workspaces/team-01/destroy"
 LOST: dict[str, Any] = {
     "desktops": ["desk-2", "desk-1"],

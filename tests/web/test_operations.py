@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
+
+pytestmark = pytest.mark.sampled
 
 
 def test_the_queue_says_the_place_and_why_something_waits(browser: Browser, estate: Estate) -> None:

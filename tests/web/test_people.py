@@ -7,6 +7,8 @@ from tests.web.estate import Estate
 from tests.web.stand_in import StandIn
 from tests.web.test_every_page import AXE
 
+pytestmark = pytest.mark.sampled
+
 
 def row(browser: Browser, name: str) -> str:
     """What the table of people says of somebody."""

@@ -24,6 +24,8 @@ from tests.support.requirements import need_programs, need_root
 from tests.web.browser import Browser
 from tests.web.conftest import chromium
 
+pytestmark = pytest.mark.sampled
+
 # Short, so that a test need not wait for long.
 RECHECK_SECONDS = 6.0
 ACCOUNTS: dict[str, dict[str, Any]] = {

@@ -15,6 +15,8 @@ from tests.support.requirements import need_programs
 from tests.unit.sdk.test_replay import COLOURS, SIZE, record
 from tests.web.conftest import chromium
 
+pytestmark = pytest.mark.sampled
+
 SECONDS = 60.0
 
 

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from tests.web.browser import Browser, Keys
 from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
+
+pytestmark = pytest.mark.sampled
 
 DESK = "team-01.desk-1"
 

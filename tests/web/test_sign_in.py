@@ -1,8 +1,12 @@
 """Enrolment, and sign-in by a passkey or a provider."""
 
+import pytest
+
 from tests.web.browser import Browser
 from tests.web.estate import Estate
 from tests.web.stand_in import StandIn
+
+pytestmark = pytest.mark.sampled
 
 
 def test_a_passkey_signs_in_and_leads_back_to_the_page_that_was_asked_for(browser: Browser, server: StandIn) -> None:

@@ -1,8 +1,12 @@
 """The timeline of a desktop's page: what all that is kept says of it, and what is told of meanwhile."""
 
+import pytest
+
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago, moment, tool
 from tests.web.stand_in import StandIn
+
+pytestmark = pytest.mark.sampled
 
 DESK = "team-01.desk-1"
 PAGE = "/desktops/team-01/desk-1"

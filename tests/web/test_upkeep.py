@@ -9,6 +9,8 @@ from tests.web.browser import Browser
 from tests.web.estate import Estate, ago
 from tests.web.stand_in import StandIn
 
+pytestmark = pytest.mark.sampled
+
 PAGE, LOOK, VERIFY = "/workspaces/team-01", "/api/workspaces/team-01/look", "/api/workspaces/team-01/verify"
 
 

@@ -6,6 +6,8 @@ from tests.web import upkeep
 from tests.web.browser import Browser
 from tests.web.estate import Estate, ago, measured, reading
 
+pytestmark = pytest.mark.sampled
+
 LOCK = "Declare egress: locked, then ./inv workspace.up NAME."
 
 
