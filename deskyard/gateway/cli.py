@@ -47,12 +47,15 @@ def _csr(options: argparse.Namespace, layout: Layout) -> Any:
 
 def _certificate(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.config import acme, acme_record, certificate
+    from deskyard.gateway.config.apply import alone
 
-    settings, text = in_force(layout), sys.stdin.read(INPUT_LIMIT)
-    # What the host sends opens the door until the ACME server has given one.
-    if acme_record.in_force(settings, layout):
-        return {"changed": [], "reason": "the one that the ACME server gave is in force"}
-    done = certificate.install(text, settings, layout, Machine())
+    text = sys.stdin.read(INPUT_LIMIT)
+    with alone(layout):
+        settings = in_force(layout)
+        # What the host sends opens the door until the ACME server has given one.
+        if acme_record.in_force(settings, layout):
+            return {"changed": [], "reason": "the one that the ACME server gave is in force"}
+        done = certificate.install(text, settings, layout, Machine())
     acme.start(settings, Machine())
     return done
 
@@ -105,10 +108,9 @@ def _agent(options: argparse.Namespace, layout: Layout) -> Any:
 def _keys(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.config import keys
 
-    settings = in_force(layout)
     if options.action == "retire":
-        return keys.retire(settings, layout, Machine())
-    return keys.rotate(settings, layout, Machine(), at_once=options.at_once, actor=options.actor)
+        return keys.retire(layout, Machine())
+    return keys.rotate(layout, Machine(), at_once=options.at_once, actor=options.actor)
 
 
 def _audit(options: argparse.Namespace, layout: Layout) -> Any:

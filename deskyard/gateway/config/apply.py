@@ -9,6 +9,7 @@ from typing import Any
 from deskyard.errors import GatewayError
 from deskyard.gateway.config import egress_grants, render
 from deskyard.gateway.config.egress_grants import Grants
+from deskyard.gateway.config.in_force import in_force
 from deskyard.gateway.config.lock import alone
 from deskyard.gateway.config.replacement import RELOAD_DOOR, Part, door_check, judge, replace
 from deskyard.gateway.machine import files
@@ -37,10 +38,12 @@ def apply(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
         }
 
 
-def change_list(edit: Callable[[Grants], Grants], settings: Settings, layout: Layout, system: System) -> list[str]:
+def change_list(edit: Callable[[Settings, Grants], Grants], layout: Layout, system: System) -> list[str]:
     """Put another list of allowed names into force; the names of what changed. Raises as `apply` does."""
     with alone(layout):
-        grants = edit(egress_grants.load(layout))
+        # Read here: while this waited, others may have come into force.
+        settings = in_force(layout)
+        grants = edit(settings, egress_grants.load(layout))
         changed = _enforce(_list_parts(settings, grants, layout), settings, layout, system)
         egress_grants.save(grants, layout)
         return [part.name for part in changed]
@@ -57,18 +60,18 @@ def _enforce(parts: list[Part], settings: Settings, layout: Layout, system: Syst
 
 def _list_parts(settings: Settings, grants: Grants, layout: Layout) -> list[Part]:
     """The files that hold the list of allowed names."""
-    in_force = grants.effective(settings)
-    rules = render.firewall(in_force, layout.egress_user, layout.acme_user)
+    effective = grants.effective(settings)
+    rules = render.firewall(effective, layout.egress_user, layout.acme_user)
     return [
         Part("firewall", layout.firewall_file, rules, (("nft", "-f", str(layout.firewall_file)),)),
-        Part("dns", layout.dns_file, render.dnsmasq(in_force), *_service("deskyard-dns.service")),
-        Part("egress", layout.egress_file, render.egress(in_force, layout, grants.closings), *_router(in_force)),
+        Part("dns", layout.dns_file, render.dnsmasq(effective), *_service("deskyard-dns.service")),
+        Part("egress", layout.egress_file, render.egress(effective, layout, grants.closings), *_router(effective)),
     ]
 
 
-def _router(in_force: Settings) -> tuple[tuple[tuple[str, ...], ...], str | None]:
+def _router(effective: Settings) -> tuple[tuple[tuple[str, ...], ...], str | None]:
     unit = "deskyard-egress.service"
-    if in_force.egress != "locked":
+    if effective.egress != "locked":
         return (("systemctl", "stop", unit),), None
     return (("systemctl", "reload-or-restart", unit),), unit
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.config.in_force import in_force
 from deskyard.gateway.config.lock import alone
 from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
@@ -19,10 +20,12 @@ MARGIN_SECONDS = 60
 REMEDY = "mend the cause; the keys are as they were"
 
 
-def rotate(settings: Settings, layout: Layout, system: System, *, at_once: bool, actor: str) -> dict[str, Any]:
+def rotate(layout: Layout, system: System, *, at_once: bool, actor: str) -> dict[str, Any]:
     """Sign with a new key from now on. Cookies of the old one stay good until they end, or `at_once` no more."""
     folder = layout.signing_keys
     with alone(layout):
+        # Read here: while this waited, others may have come into force.
+        settings = in_force(layout)
         old = signing.active(folder)
         # Said in so many words, or a restart of the session service now would sign with a key that HAProxy lacks.
         files.write(folder / "active", f"{old}\n")
@@ -47,12 +50,13 @@ def rotate(settings: Settings, layout: Layout, system: System, *, at_once: bool,
     return {"signs": kid, "accepted": signing.kids(folder), "old_until": None if at_once else int(ends)}
 
 
-def retire(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
+def retire(layout: Layout, system: System) -> dict[str, Any]:
     """Drop the keys whose last cookie is over."""
     with alone(layout):
         over = [kid for kid, ends in _retired(layout).items() if ends <= time.time()]
         if over:
-            _publish([kid for kid in signing.kids(layout.signing_keys) if kid not in over], settings, layout, system)
+            kept = [kid for kid in signing.kids(layout.signing_keys) if kid not in over]
+            _publish(kept, in_force(layout), layout, system)
             _forget(over, layout)
     return {"dropped": over, "accepted": signing.kids(layout.signing_keys)}
 

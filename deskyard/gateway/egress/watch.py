@@ -120,15 +120,14 @@ class Watcher:
 
     def _change(self, edit: Callable[[Grants], Grants], even_if_same: bool = False) -> bool:
         """Change the grants; false if they have to be changed again, later."""
-        settings = self._current()
         before = egress_grants.load(self._layout)
-        if settings is None or (edit(before) == before and not even_if_same):
+        if self._current() is None or (edit(before) == before and not even_if_same):
             return True
         try:
             # It ends a time, now and then: the watch starts with the gateway, and listens without it.
             from deskyard.gateway.config.apply import change_list
 
-            change_list(edit, settings, self._layout, self._system)
+            change_list(lambda settings, grants: edit(grants), self._layout, self._system)
         except GatewayError as error:
             self._retry_at = time.monotonic() + RETRY_SECONDS
             print(f"error: {error}", file=sys.stderr, flush=True)
