@@ -47,7 +47,7 @@ def _csr(options: argparse.Namespace, layout: Layout) -> Any:
 
 def _certificate(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.config import acme, acme_record, certificate
-    from deskyard.gateway.config.apply import alone
+    from deskyard.gateway.config.lock import alone
 
     text = sys.stdin.read(INPUT_LIMIT)
     with alone(layout):

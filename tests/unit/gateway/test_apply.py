@@ -159,7 +159,7 @@ def let_others_in_first(monkeypatch: pytest.MonkeyPatch, other: Settings, layout
         apply(other, layout, Notes())
         lock(descriptor, how)
 
-    monkeypatch.setattr("deskyard.gateway.config.apply.fcntl.flock", wait)
+    monkeypatch.setattr("deskyard.gateway.config.lock.fcntl.flock", wait)
 
 
 def test_change_of_the_list_leaves_in_force_the_settings_that_came_while_it_waited(
