@@ -12,12 +12,12 @@ LATE = samples.SECONDS + 1
 class Item:
     """A test that is marked, or not."""
 
-    def __init__(self, nodeid: str, is_sampled: bool = True) -> None:
-        self.nodeid, self._is_sampled, self.stash = nodeid, is_sampled, pytest.Stash()
+    def __init__(self, nodeid: str, is_sampled: bool = True, **how: int) -> None:
+        self.nodeid, self._is_sampled, self._how, self.stash = nodeid, is_sampled, how, pytest.Stash()
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
         assert name == samples.MARK
-        return pytest.mark.sampled.mark if self._is_sampled else None
+        return pytest.mark.sampled(**self._how).mark if self._is_sampled else None
 
 
 def left(items: list[Any], seconds: float) -> list[str]:
@@ -56,6 +56,14 @@ def test_run_that_has_time_has_all_and_ends_with_what_may_be_left_out_file_by_fi
         assert order[:3] == left(run(seed), LATE)
         orders.add(tuple(id.partition("::")[0] for id in order[3:]))
     assert orders == {("tests/a.py",) * 2 + ("tests/b.py",) * 2, ("tests/b.py",) * 2 + ("tests/a.py",) * 2}
+
+
+def test_file_that_keeps_none_stays_together_and_is_left_to_a_run_that_has_time() -> None:
+    items: list[Any] = [Item(f"tests/a.py::test_{number}", keeps=0) for number in range(3)]
+    items.append(Item("tests/b.py::test_0", is_sampled=False))
+    samples.put_last(items, 1)
+    assert left(items, LATE) == ["tests/b.py::test_0"]
+    assert left(items, 0) == ["tests/b.py::test_0", *(f"tests/a.py::test_{number}" for number in range(3))]
 
 
 @pytest.mark.parametrize(

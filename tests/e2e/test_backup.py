@@ -13,7 +13,7 @@ from deskyard.site.libvirt.backup import freeze
 from tests.e2e.test_power import DESKTOP, IDENTITY, WAIT_SECONDS, preview
 from tests.support.workspaces import Running
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 
 
 # The device that the agent of OpenClaw is, once it has made it.

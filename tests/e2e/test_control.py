@@ -32,7 +32,7 @@ from tests.gateway.support import wait_for
 from tests.support import browser
 from tests.support.workspaces import Declared, Running, forget_backups, take_down
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 
 PORT = 19443
 SCOPES = "read,desktops:write,desktops:destroy,chat,approvals:decide,admin"

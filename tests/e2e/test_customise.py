@@ -17,7 +17,7 @@ from deskyard.plan.account import AGENT
 from tests.gateway.support import wait_for
 from tests.support.workspaces import Running
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 APPLY_SECONDS = 900
 SESSION = "systemctl show --value --property=MainPID desktop-session.service web-terminal.service"
 PROPERTY = "--channel deskyard-test --property /level"

@@ -10,7 +10,7 @@ import pytest
 from deskyard.site import management_key
 from tests.support.workspaces import Running
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 # Runs in the guest, as root. Prints which files' secrets were searched for, the places that hold a public word which
 # has to be there, and each secret's file with the places where it was found.
 SEARCH = r'''

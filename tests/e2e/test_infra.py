@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.live_suites import SECONDS, begin_suites
 from tests.support.workspaces import Running
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 MACHINES = {"gateway": "gateway", "desk": "desktop"}  # host -> image
 
 

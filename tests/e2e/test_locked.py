@@ -13,7 +13,7 @@ from tests.support.outside import BODY, Outside
 from tests.support.site_host import SiteHost
 from tests.support.workspaces import Running, start_inv
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 VERIFY_SECONDS = 900
 # Counters are read every two seconds, and each question to an emulated gateway takes some.
 COUNTED_SECONDS = 120

@@ -12,7 +12,7 @@ from deskyard.host.places import places
 from deskyard.site.libvirt import daemon
 from tests.support.workspaces import Running
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 
 DESKTOP = "desk"
 WAIT_SECONDS = 1500

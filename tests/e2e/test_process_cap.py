@@ -15,7 +15,7 @@ from deskyard.plan.account import AGENT
 from tests.support import greedy
 from tests.support.workspaces import Running
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 # Nothing to change about the machines; emulated desktops take their time to greet.
 UP_SECONDS, BOOT_SECONDS = 1200, 1500
 CAP, MOST = 400, 500

@@ -11,7 +11,7 @@ from tests.e2e.conftest import door_of
 from tests.support.door import Door
 from tests.support.workspaces import Running
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 
 
 def test_an_upgrade_without_a_cookie_gets_401(door: Door) -> None:

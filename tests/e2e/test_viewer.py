@@ -16,7 +16,7 @@ from tests.support import browser
 from tests.support.door import Door
 from tests.support.workspaces import Running
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 SECONDS = 120
 TYPED_FILE = "/home/agent/typed"
 BELIEVE = """

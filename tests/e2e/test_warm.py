@@ -10,7 +10,7 @@ import pytest
 from deskyard.host.vm.accelerator import accelerator
 from tests.support.workspaces import Declared, Running, inv, plan, take_down
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.sampled(keeps=0)]
 
 TEMPLATE_SECONDS, UP_SECONDS = 2400, 2400
 CLOCK_SECONDS = 2.0

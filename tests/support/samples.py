@@ -1,7 +1,7 @@
 """Of what takes long, the part that a run has time for; `./inv check.deep` has all of it.
 
-Each run has a test of each file. A machine that is fast enough has the others, too, and a slow one those with which it
-begins in time, in the order of the seed.
+Each run has a test of each file, or as many as its mark says that it `keeps`. A machine that is fast enough has the
+others, too, and a slow one those with which it begins in time, in the order of the seed.
 """
 
 import random
@@ -23,16 +23,19 @@ def has_all(wanted: str, arguments: list[str]) -> bool:
 
 
 def put_last(items: list[pytest.Item], seed: int) -> None:
-    """Put what may be left out behind the others: of each file all that is sampled, but one that the seed chooses."""
+    """Put what may be left out behind the others: of each file all that is sampled, but those that the seed keeps."""
     files = defaultdict[str, list[pytest.Item]](list)
+    keeps: dict[str, int] = {}
     for item in items:
-        if item.get_closest_marker(MARK) is not None:
-            files[item.nodeid.partition("::")[0]].append(item)
+        if (mark := item.get_closest_marker(MARK)) is not None:
+            name = item.nodeid.partition("::")[0]
+            files[name].append(item)
+            keeps[name] = mark.kwargs.get("keeps", 1)
     places = {name: place for place, name in enumerate(random.Random(seed).sample(sorted(files), len(files)), 1)}
     behind: dict[pytest.Item, int] = {}
     for name, those in files.items():
-        kept = random.Random(f"{seed} {name}").choice(those)
-        behind |= {item: places[name] for item in those if item is not kept}
+        kept = random.Random(f"{seed} {name}").sample(those, keeps[name])
+        behind |= {item: places[name] for item in those if item not in kept}
     for item in behind:
         item.stash[_LEFT_OUT] = True
     items.sort(key=lambda item: behind.get(item, 0))
