@@ -1,5 +1,6 @@
 """A network is in force when every node has reloaded it: the task that began the reloads ends OK either way."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.sampled
 FAILED = "command 'ifreload -a' failed: exit code 1"
 
 
-def network(root: Client, name: str = "dya") -> None:
+def network(root: Client, name: str = "dya", tag: int = 100_000) -> None:
     """A VNet, configured."""
-    root.ask("POST", "/cluster/sdn/vnets", vnet=name, zone="vxlan", tag=100_000)
+    root.ask("POST", "/cluster/sdn/vnets", vnet=name, zone="vxlan", tag=tag)
 
 
 # The peer: what was observed on Proxmox VE 8.4.21.
@@ -72,6 +73,41 @@ def test_applying_fails_with_the_node_whose_reload_failed(peer: Peer, root: Clie
     assert not sdn.in_force(client, "vxlan", "dya")
     sdn.apply(client)
     assert sdn.in_force(client, "vxlan", "dya")
+
+
+def test_reload_beside_anothers_is_refused_by_the_node_and_does_not_wait(peer: Peer, root: Client) -> None:
+    zone(root)
+    network(root)
+    peer.fake.faults.slow_reloads = 1.0
+    with ThreadPoolExecutor(2) as pool, peer.client() as other:
+        assert [*pool.map(lambda client: client.finish("PUT", "/cluster/sdn"), (root, other))] == ["OK", "OK"]
+    ends = [task["status"] for task in root.ask("GET", "/nodes/pve1/tasks", typefilter="srvreload")]
+    assert sorted(ends) == ["OK", "command 'ifreload -a' failed: exit code 89"]
+
+
+def test_all_who_apply_at_the_same_time_have_their_networks(peer: Peer, root: Client, tmp_path: Path) -> None:
+    zone(root)
+    clients = [Rack(peer, tmp_path).client() for _ in range(3)]
+    peer.fake.faults.slow_reloads = 0.2
+
+    def bring(number: int) -> bool:
+        network(root, f"dy{number}", 100_000 + number)
+        sdn.apply(clients[number])
+        return sdn.in_force(clients[number], "vxlan", f"dy{number}")
+
+    with ThreadPoolExecutor(len(clients)) as pool:
+        assert [*pool.map(bring, range(len(clients)))] == [True] * len(clients)
+    ends = [task["status"] for task in root.ask("GET", "/nodes/pve1/tasks", typefilter="srvreload")]
+    assert len(ends) > len(clients), "none met another"
+
+
+def test_a_node_that_reloads_for_somebody_for_ever_is_an_error(peer: Peer, root: Client, tmp_path: Path) -> None:
+    zone(root)
+    network(root)
+    peer.fake.sdn_reloading.add("pve2")
+    with pytest.raises(SiteError, match=r"(?s)was not reloaded.*pve2: .*exit code 89") as caught:
+        sdn.apply(Rack(peer, tmp_path).client())
+    assert caught.value.value == "pve2"
 
 
 def test_a_node_that_missed_the_network_is_no_node_with_it(peer: Peer, root: Client, tmp_path: Path) -> None:

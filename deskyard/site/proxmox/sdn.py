@@ -5,6 +5,7 @@ answers with ends OK whatever becomes of those, and then nothing is pending any 
 PVE/API2/Network/SDN.pm): that a node's network is what was committed is said by the node's own last reload alone.
 """
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,10 @@ APPLY_SECONDS = 300.0
 # PVE/API2/Network.pm, reload_network_config; services are reloaded by tasks of the same kind with another id.
 RELOAD, RELOADED = "srvreload", "networking"
 RELOADS: Mapping[str, object] = {"source": "all", "typefilter": RELOAD, "limit": 20}
+# As `ifreload` of a node ends that runs there already, for somebody who applies at the same time
+# (ifupdown2/lib/status.py, STATUS_ALREADY_RUNNING). Proxmox VE keeps none of them waiting.
+BESIDE = "exit code 89"
+ROUNDS = 8
 
 
 def vnets(client: Client) -> list[dict[str, Any]]:
@@ -27,20 +32,37 @@ def vnets(client: Client) -> list[dict[str, Any]]:
 
 
 def apply(client: Client) -> None:
-    """Bring what is pending into force, what others have left pending too.
+    """Bring what is pending into force, what others have left pending too; again where somebody else just did so.
 
     Raises `SiteError` with the nodes that did not take it, each with the end of its log.
     """
+    for _ in range(ROUNDS):
+        failed = _applied(client)
+        if not failed:
+            return
+        if not all(BESIDE in why for why in failed.values()):
+            break
+        ask_each(failed, lambda node: _await_reloads(client, node))
+    reason = "\n".join(f"{node}: {why}" for node, why in failed.items())
+    remedy = "mend what it names, try `ifreload -a` there, then run the command again; proxmox.nodes can exclude it"
+    raise SiteError("network", ", ".join(failed), f"was not reloaded\n{reason}", remedy)
+
+
+def _applied(client: Client) -> dict[str, str]:
+    """The nodes that did not take what was committed, and why."""
     nodes = _nodes(client)
     before = {node: _upid(row) for node, row in ask_each(nodes, lambda node: last_reload(client, node))}
     finish(client, client.put("cluster/sdn"), APPLY_SECONDS)
-    failed = {
-        node: reason for node, reason in ask_each(nodes, lambda node: _failure(client, node, before[node])) if reason
-    }
-    if failed:
-        reason = "\n".join(f"{node}: {why}" for node, why in failed.items())
-        remedy = "mend what it names, try `ifreload -a` there, then run the command again; proxmox.nodes can exclude it"
-        raise SiteError("network", ", ".join(failed), f"was not reloaded\n{reason}", remedy)
+    found = ask_each(nodes, lambda node: _failure(client, node, before[node]))
+    return {node: reason for node, reason in found if reason}
+
+
+def _await_reloads(client: Client, node: str) -> None:
+    """Wait until a node reloads its network for nobody; how that goes is looked at by whoever began it."""
+    for row in client.get(f"nodes/{node}/tasks", **RELOADS):
+        if row.get("type") == RELOAD and row.get("id") == RELOADED and not row.get("endtime"):
+            with contextlib.suppress(SiteError):
+                wait_task(client, _upid(row) or "", APPLY_SECONDS)
 
 
 def in_force(client: Client, zone: str, vnet: str) -> bool:

@@ -63,7 +63,7 @@ class Fake(  # type: ignore[misc]
         self.shown_last = {}
         self.came_back, self.rollback_refusal = {}, ""
         self.backup_faults, self.backup_bytes, self.archives = set(), 3 << 20, {}
-        self.sdn_on_nodes, self.sdn_generated = {}, {}
+        self.sdn_on_nodes, self.sdn_generated, self.sdn_reloading = {}, {}, set()
         # Not None: what anybody but root may do is checked.
         self.acl = {}
         self.accounts = {"root@pam": {}}

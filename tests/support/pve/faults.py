@@ -26,6 +26,8 @@ class Faults:
     stuck_storages: set[str] = field(default_factory=set)
     # Node -> how many reloads of its network still fail, once it has the configuration and before it has the bridges.
     failing_reloads: Counter[str] = field(default_factory=Counter)
+    # For how many seconds a node reloads its network: who has it begin anew meanwhile is refused (ifupdown2).
+    slow_reloads: float = 0.0
     # In how many listings a machine is not shown whole.
     late_listings: int = 2
     # How many looks at a machine still show it as it was after HA was told to start or stop it.

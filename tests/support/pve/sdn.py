@@ -5,6 +5,7 @@ Content.pm and the zone plugins of pve-network; PVE/API2/Network.pm of pve-manag
 controllers, IPAM, DNS, fabrics and VNet firewalls keep no state.
 """
 
+import asyncio
 import copy
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_network
@@ -46,6 +47,7 @@ class SdnApi:
     sdn: Objects
     sdn_running: Objects
     sdn_on_nodes: dict[str, set[str]]
+    sdn_reloading: set[str]
     sdn_generated: dict[str, Objects]
 
     def _routes_sdn(self) -> Routes:
@@ -104,7 +106,16 @@ class SdnApi:
             if self.faults.failing_reloads[node] > 0:
                 self.faults.failing_reloads[node] -= 1
                 raise TaskError("command 'ifreload -a' failed: exit code 1")
-            self.sdn_on_nodes[node] = set(self.sdn_running["vnets"])
+            if node in self.sdn_reloading:
+                # ifupdown2/lib/status.py: STATUS_ALREADY_RUNNING.
+                raise TaskError("command 'ifreload -a' failed: exit code 89")
+            wanted = set(self.sdn_running["vnets"])
+            self.sdn_reloading.add(node)
+            try:
+                await asyncio.sleep(self.faults.slow_reloads)
+            finally:
+                self.sdn_reloading.remove(node)
+            self.sdn_on_nodes[node] = wanted
 
         upid = await self.task(node, "srvreload", "networking", "root@pam", body)
         return bool(self.tasks[upid].get("exitstatus") == "OK")
