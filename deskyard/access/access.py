@@ -46,7 +46,7 @@ def grant(
 
 
 def sessions(name: str) -> Any:
-    """The sessions of a workspace, without their secrets."""
+    """The sessions of a workspace that live or ended within a day, without their secrets; the audit has all."""
     return gateway_program.ask_service(gateway_program.require(name), session_requests.listing(), ["list"])
 
 

@@ -14,6 +14,7 @@ from deskyard.access.gateway_program import Rubbish
 from deskyard.errors import DeskyardError, SiteError
 from deskyard.plan.printable import printable
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
+from deskyard.wire import session_requests
 from deskyard.wire.stages import Stage
 from deskyard.workspace import readiness
 
@@ -21,7 +22,8 @@ from deskyard.workspace import readiness
 SECONDS = 300.0
 # The year 5138: no moment of a gateway is later.
 FAR = 1e11
-MOST_ANSWER, MOST_TEXT, MOST_ROWS = 16 << 20, 100, 10_000
+# A gateway of before lists more sessions than one of now.
+MOST_ANSWER, MOST_TEXT, MOST_ROWS = 16 << 20, 100, 2 * session_requests.MOST_SESSIONS
 Sessions = list[dict[str, Any]]
 
 

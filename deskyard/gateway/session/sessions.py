@@ -30,6 +30,7 @@ from deskyard.gateway.session.streams import Streams
 from deskyard.wire.computer import MOST_ENDED
 from deskyard.wire.gateway_settings import Settings
 from deskyard.wire.routes import COMPUTER, DESKTOP
+from deskyard.wire.session_requests import MOST_SESSIONS
 
 TICKET_SECONDS = 600
 # A worker that is just starting read its files before this session began or ended: look for it so long.
@@ -309,8 +310,9 @@ class Sessions:
         self._audit.note("deciders", **facts)
 
     async def listing(self) -> list[dict[str, Any]]:
-        """List all sessions that are remembered, newest first."""
-        sessions = self._store.all()
+        """List the sessions that are not over, and those that ended as lately as their use is known; newest first."""
+        now = self._clock()
+        sessions = self._store.recent(now - use.KEEP_SECONDS, now, MOST_SESSIONS)
         # Where no program comes, HAProxy is not asked.
         uses = await use.look(self._proxy) if any(session.mode == AGENT for session in sessions) else {}
         now = self._clock()

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from deskyard.control.link import question
 from deskyard.errors import GatewayError
+from deskyard.gateway.actions import use
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import signing
 from deskyard.gateway.session.audit import Audit
 from deskyard.gateway.session.sessions import LOOK_SECONDS, NEW_WORKER_SECONDS, TELL_SECONDS, Sessions
 from deskyard.gateway.session.store import Session, Store, ticket_hash
 from deskyard.gateway.session.streams import NoLine
+from deskyard.wire.session_requests import MOST_SESSIONS
 from tests.unit.gateway.support import parsed
 from tests.unit.gateway.test_store import NOW, session
 
@@ -317,6 +320,18 @@ def test_program_whose_time_is_over_is_listed_the_last_first_and_before_its_sock
     desk.proxy.deaf = True
     desk.rest()
     assert seen == [["B" * 24, "A" * 24]]
+
+
+def test_list_is_no_longer_than_its_host_believes_and_forgets_what_ended_before_a_day(desk: Desk) -> None:
+    with desk.store.whole():
+        for number in range(MOST_SESSIONS + 2):
+            desk.store.add(session(id=f"{number:024}", issued=NOW + number), ticket_hash(str(number)))
+    listed = asyncio.run(desk.sessions.listing())
+    assert len(question.read_sessions("lab", listed)) == MOST_SESSIONS
+    assert listed[0]["id"] == f"{MOST_SESSIONS + 1:024}"
+    desk.now += 600 + use.KEEP_SECONDS
+    assert asyncio.run(desk.sessions.listing()) == []
+    assert desk.store.get(listed[0]["id"]) is not None
 
 
 def test_disk_without_room_keeps_no_sockets_open_where_nobody_can_be_told(desk: Desk) -> None:
