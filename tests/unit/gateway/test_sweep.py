@@ -15,7 +15,7 @@ from deskyard.gateway.actions import use
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import signing
 from deskyard.gateway.session.audit import Audit
-from deskyard.gateway.session.sessions import LOOK_SECONDS, NEW_WORKER_SECONDS, TELL_SECONDS, Sessions
+from deskyard.gateway.session.sessions import ENDED_AT_ONCE, LOOK_SECONDS, NEW_WORKER_SECONDS, TELL_SECONDS, Sessions
 from deskyard.gateway.session.store import Session, Store, ticket_hash
 from deskyard.gateway.session.streams import NoLine
 from deskyard.wire.session_requests import MOST_SESSIONS
@@ -24,6 +24,7 @@ from tests.unit.gateway.test_store import NOW, session
 
 LAYOUT = Layout()
 LONG = NEW_WORKER_SECONDS + 1
+WAIT_SECONDS = 60
 
 
 class Workers:
@@ -36,6 +37,8 @@ class Workers:
         self.asked: list[int] = []
         self.admitted: list[str] = []
         self.refused: list[str] = []
+        self.busy = self.most_busy = 0
+        self.gate: asyncio.Event | None = None
 
     async def workers(self) -> list[int]:
         return self.pids
@@ -50,6 +53,11 @@ class Workers:
 
     async def refuse(self, grant: Session, *, revoked: bool) -> int:
         self.refused.append(grant.id)
+        self.busy += 1
+        self.most_busy = max(self.busy, self.most_busy)
+        if self.gate is not None:
+            await self.gate.wait()
+        self.busy -= 1
         return 0 if self.deaf else 1
 
 
@@ -121,6 +129,73 @@ def test_socket_that_could_not_be_closed_is_tried_again_at_once(desk: Desk) -> N
     desk.proxy.deaf = False
     assert desk.rest() == LOOK_SECONDS
     assert desk.proxy.refused == [grant.id, grant.id]
+
+
+def join_many(desk: Desk, count: int) -> list[str]:
+    """So many sessions that are in use."""
+    with desk.store.whole():
+        for number in range(count):
+            desk.store.add(session(id=f"{number:024}"), ticket_hash(str(number)))
+            desk.store.redeem(ticket_hash(str(number)), "192.0.2.1", NOW, NOW + 900)
+    return [f"{number:024}" for number in range(count)]
+
+
+@pytest.mark.parametrize("end", ["expire", "revoke"])
+def test_many_that_end_at_once_are_closed_some_at_a_time(desk: Desk, end: str) -> None:
+    ids = join_many(desk, 2 * ENDED_AT_ONCE + 1)
+
+    async def body() -> None:
+        desk.proxy.gate = asyncio.Event()
+        ending: asyncio.Task[Any]
+        if end == "expire":
+            desk.now += 901
+            ending = asyncio.create_task(desk.sessions.sweep())
+        else:
+            ending = asyncio.create_task(desk.sessions.revoke(None, None, True, "ann"))
+        async with asyncio.timeout(WAIT_SECONDS):
+            while desk.proxy.busy < ENDED_AT_ONCE:
+                await asyncio.sleep(0)
+            desk.proxy.gate.set()
+            await ending
+
+    asyncio.run(body())
+    assert sorted(desk.proxy.refused) == ids
+    assert desk.proxy.most_busy == ENDED_AT_ONCE
+    assert desk.store.to_close(desk.now) == []
+
+
+def test_revocation_waits_for_no_more_than_some_that_end_at_once(desk: Desk) -> None:
+    join_many(desk, 3 * ENDED_AT_ONCE)
+    later = desk.join("A", issued=NOW, expires=NOW + 7200)
+    desk.now += 1000
+    desk.store.renew(later.id, desk.now + 900, NOW)
+
+    async def body() -> None:
+        desk.proxy.gate = asyncio.Event()
+        sweeping = asyncio.create_task(desk.sessions.sweep())
+        async with asyncio.timeout(WAIT_SECONDS):
+            while desk.proxy.busy < ENDED_AT_ONCE:
+                await asyncio.sleep(0)
+            revoking = asyncio.create_task(desk.sessions.revoke(later.id, None, False, "ann"))
+            await asyncio.sleep(0)
+            desk.proxy.gate.set()
+            await revoking
+            assert later.id in desk.proxy.refused[: 2 * ENDED_AT_ONCE + 1]
+            await sweeping
+
+    asyncio.run(body())
+    assert len(desk.proxy.refused) == 3 * ENDED_AT_ONCE + 1
+
+
+def test_revocation_of_many_asks_a_proxy_that_does_not_answer_about_some(desk: Desk) -> None:
+    ids = join_many(desk, 2 * ENDED_AT_ONCE)
+    desk.rest()
+    desk.proxy.deaf = True
+    asyncio.run(desk.sessions.revoke(None, None, True, "ann"))
+    assert len(desk.proxy.refused) == ENDED_AT_ONCE
+    desk.proxy.deaf = False
+    desk.rest()
+    assert sorted(desk.proxy.refused[ENDED_AT_ONCE:]) == ids
 
 
 def test_worker_that_did_not_take_a_session_is_asked_again_at_once(desk: Desk) -> None:
