@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from deskyard.control.link import question
 from deskyard.errors import GatewayError
 from deskyard.gateway.actions import use
 from deskyard.gateway.machine.layout import Layout
-from deskyard.gateway.session import signing
+from deskyard.gateway.session import signing, tokens
 from deskyard.gateway.session.audit import Audit
 from deskyard.gateway.session.sessions import ENDED_AT_ONCE, LOOK_SECONDS, NEW_WORKER_SECONDS, TELL_SECONDS, Sessions
 from deskyard.gateway.session.store import Session, Store, ticket_hash
@@ -303,6 +304,18 @@ def test_session_lasts_as_long_as_was_granted_though_the_clock_is_set_back(desk:
     with pytest.raises(GatewayError, match="this link has expired"):
         asyncio.run(desk.sessions.redeem("B", "192.0.2.1"))
     assert [line["seconds"] for line in lines(desk) if line["event"] == "clock"] == [86_400]
+
+
+def test_token_of_before_the_clock_was_set_back_is_still_good(desk: Desk) -> None:
+    ring = signing.Ring(Layout(root=desk.audit.parents[3]).signing_keys)
+    desk.now = time.time() + 3600
+    found = desk.join(issued=desk.now, expires=desk.now + 7200, ticket_expires=desk.now + 600)
+    token = tokens.sign(found, desk.sessions.settings.workspace, desk.now, ring.kid, ring.private)
+    desk.rest()
+    desk.set_back(3600)
+    desk.rest()
+    claims = tokens.verify(token, ring.public, desk.sessions.settings.workspace)
+    assert desk.sessions.session_of(claims, "d1").id == found.id
 
 
 def test_clock_that_is_disciplined_or_set_ahead_moves_no_end(desk: Desk) -> None:
