@@ -11,6 +11,7 @@ from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.actions import use
+from deskyard.gateway.actions.table import KEEP_SECONDS
 from deskyard.gateway.anchors import Anchors
 from deskyard.gateway.awaiting.awaiting import Awaiting
 from deskyard.gateway.chat.chat import Chat
@@ -313,7 +314,7 @@ class Sessions:
     async def listing(self) -> list[dict[str, Any]]:
         """List the sessions that are not over, and those that ended as lately as their use is known; newest first."""
         now = self._clock()
-        sessions = self._store.recent(now - use.KEEP_SECONDS, now, MOST_SESSIONS)
+        sessions = self._store.recent(now - KEEP_SECONDS, now, MOST_SESSIONS)
         # Where no program comes, HAProxy is not asked.
         uses = await use.look(self._proxy) if any(session.mode == AGENT for session in sessions) else {}
         now = self._clock()

@@ -12,7 +12,7 @@ import pytest
 
 from deskyard.control.link import question
 from deskyard.errors import GatewayError
-from deskyard.gateway.actions import use
+from deskyard.gateway.actions.table import KEEP_SECONDS
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import signing, tokens
 from deskyard.gateway.session.audit import Audit
@@ -417,7 +417,7 @@ def test_list_is_no_longer_than_its_host_believes_and_forgets_what_ended_before_
     listed = asyncio.run(desk.sessions.listing())
     assert len(question.read_sessions("lab", listed)) == MOST_SESSIONS
     assert listed[0]["id"] == f"{MOST_SESSIONS + 1:024}"
-    desk.now += 600 + use.KEEP_SECONDS
+    desk.now += 600 + KEEP_SECONDS
     assert asyncio.run(desk.sessions.listing()) == []
     assert desk.store.get(listed[0]["id"]) is not None
 
