@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import psycopg
@@ -11,9 +12,10 @@ from psycopg.rows import dict_row
 
 from deskyard.control.queue import claim as claims
 from deskyard.control.store.cluster import WORKER
+from deskyard.control.web.application import CONNECTIONS
 from deskyard.host.background import start_time
 from tests.control import kills
-from tests.control.lab import Lab
+from tests.control.lab import EVERYTHING, Lab
 
 SAMPLE = 8
 
@@ -234,6 +236,29 @@ def test_without_a_worker_an_operation_says_that_none_runs(mission: Lab, owner: 
     assert owner.get("/readyz").status_code == 503
     mission.worker()
     mission.state(operation, "done")
+
+
+def test_who_waits_for_an_operation_holds_up_nobody_else(without_worker: Lab) -> None:
+    mission = without_worker
+    mission.declare("lab", "first")
+    # More of them than the web process has connections to the database.
+    count = CONNECTIONS + 1
+    key = mission.key(*EVERYTHING)
+    path = "/api/desktops/lab.first/restart"
+
+    def wait() -> str:
+        with mission.client(key) as client:
+            answer = client.post(path, headers={"Prefer": "wait=60"})
+            return str(answer.json().get("state", answer.text))
+
+    with ThreadPoolExecutor(count) as threads, mission.client(key) as client:
+        waiting = [threads.submit(wait) for _ in range(count)]
+        mission.until("select from operation having count(*) = %s", [count])
+        assert client.get("/readyz").json()["database"] == "ok"
+        frozen = client.post("/api/desktops/lab.first/freeze")
+        assert frozen.status_code == 202, frozen.text
+        mission.link.execute("update operation set state = 'cancelled' where kind = 'desktop.restart'")
+        assert {each.result() for each in waiting} == {"cancelled"}
 
 
 def test_many_claimers_give_each_operation_to_one(mission: Lab, owner: httpx.Client) -> None:

@@ -14,7 +14,7 @@ from fastapi import Depends, Header, Request, Response
 from psycopg.types.json import Jsonb
 
 from deskyard.control.api import rows
-from deskyard.control.api.caller import Caller, Connection, Link, Row
+from deskyard.control.api.caller import Caller, Connection, Link, Row, let_go, linked
 from deskyard.control.api.forms.work import Operation
 from deskyard.control.api.problem import Problem
 from deskyard.host.deadline import Deadline
@@ -136,21 +136,20 @@ async def accepted(request: Request, response: Response, link: Link, id: str) ->
     await link.commit()
     response.status_code = HTTPStatus.ACCEPTED
     response.headers["Location"] = f"/api/operations/{id}"
-    await awaited(request, response, link, id)
+    link = await awaited(request, response, id) or link
     found = await rows.row(link, f"{rows.OPERATION} where o.id = %s", [id])
     assert found is not None
     return rows.operation(found)
 
 
-async def awaited(request: Request, response: Response, link: Link, id: str) -> bool:
-    """With `Prefer: wait=SECONDS`: let the operation end, or the time, before the answer; whether that was asked."""
+async def awaited(request: Request, response: Response, id: str) -> Link | None:
+    """With `Prefer: wait=SECONDS`: the connection after the operation's end, or the time's; None if nobody asked."""
     asked = WAIT.match(request.headers.get("prefer", "").replace(" ", ""))
     if asked is None:
-        return False
+        return None
     seconds = min(int(asked[1]), MOST_WAITING_SECONDS)
     response.headers["Preference-Applied"] = f"wait={seconds}"
-    await ended(request, link, id, seconds)
-    return True
+    return await ended(request, id, seconds)
 
 
 @dataclass(frozen=True)
@@ -199,18 +198,25 @@ def asking(request: Request, response: Response, link: Connection, once: Once, _
 Asked = Annotated[Asking, Depends(asking)]
 
 
-async def ended(request: Request, link: Link, id: str, seconds: float) -> bool:
-    """Wait for the end of an operation; false if the time is over first."""
+async def ended(request: Request, id: str, seconds: float) -> Link:
+    """Commit, and wait for the end of an operation, or of the time; the request's connection from then on.
+
+    It holds none while it waits: a few requests that wait would leave none for all others.
+    """
     deadline = Deadline(seconds)
+    await let_go(request)
     async with request.app.state.feed.listening() as news:
-        while True:
-            found = await rows.row(link, "select state from operation where id = %s", [id])
-            await link.commit()
-            if found is None or found["state"] in ENDED:
-                return True
+        while not await _is_over(request, id):
             try:
                 # Only this is given up: a query that is cut short would take its connection with it.
                 async with asyncio.timeout(deadline.left):
                     await news.changed(id)
             except TimeoutError:
-                return False
+                break
+    return await linked(request)
+
+
+async def _is_over(request: Request, id: str) -> bool:
+    async with request.app.state.pool.connection() as link:
+        found = await rows.row(link, "select state from operation where id = %s", [id])
+    return found is None or found["state"] in ENDED

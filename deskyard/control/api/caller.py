@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -64,8 +65,20 @@ class Caller:
 
 async def link(request: Request) -> Any:
     """A connection for the request: one transaction, committed if the request goes well."""
-    async with request.app.state.pool.connection() as connection:
-        yield connection
+    async with AsyncExitStack() as held:
+        request.state.held = held
+        yield await linked(request)
+
+
+async def linked(request: Request) -> Link:
+    """A connection that the request holds from now on, to its end or until it is `let_go`."""
+    connection: Link = await request.state.held.enter_async_context(request.app.state.pool.connection())
+    return connection
+
+
+async def let_go(request: Request) -> None:
+    """Commit, and give the connection of the request back: there are few, and who waits for long needs none."""
+    await request.state.held.aclose()
 
 
 # Committed before the answer leaves: whoever has it may ask again at once, and finds it true.

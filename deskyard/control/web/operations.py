@@ -60,7 +60,8 @@ async def look(
 ) -> Operation:
     """Show an operation; whoever asked for a link sees it here, once. `Prefer: wait=30` waits for its end."""
     record = await require_operation(link, who, id)
-    if await awaited(request, response, link, id):
+    if (after := await awaited(request, response, id)) is not None:
+        link = after
         record = await require_operation(link, who, id)
     found = rows.operation(record)
     query = "delete from operation_secret where operation_id = %s and actor = %s and expires_at > now() returning value"

@@ -110,8 +110,7 @@ async def enrol(request: Request, response: Response, link: Connection, once: On
     who = Caller(f"enrolment:{person['name']}", frozenset(), person=person)
     wanted = Wanted("person.enrol", input=kept, lane=f"enrol:{person['id']}")
     operation = await admit(link, who, once, wanted)
-    await link.commit()
-    await ended(request, link, operation, ENROL_SECONDS)
+    link = await ended(request, operation, ENROL_SECONDS)
     found = await rows.row(link, "select state, problem from operation where id = %s", [operation])
     if found is None or found["state"] != "done":
         problem = (found or {}).get("problem") or {}
