@@ -23,7 +23,7 @@ from deskyard.control.identity.declared import Declared
 from deskyard.control.people import records
 from deskyard.control.people.passkeys import bytes_of
 from deskyard.control.process import pages
-from deskyard.control.process.noted import end_left
+from deskyard.control.process.noted import TABLES, end_left, noted
 from deskyard.control.process.unit import Unit
 from deskyard.control.state import door_answers, door_fault, ready, runs, state, supervisor
 from deskyard.control.store import backup, migration
@@ -44,6 +44,7 @@ from deskyard.site import certificate_authority
 from deskyard.site.files import read_site
 
 UP_SECONDS = 360.0  # more than its database may take on a machine that is slow or busy
+TABLES_SECONDS = 4 * 3600.0  # the backup and the change of large tables, which are between
 DOOR_SECONDS = 60.0  # how long it is awaited that E2B's clients are answered: nothing else depends on that
 LEFT_SECONDS = 15.0  # what a process may take to end after its supervisor, before it is ended by force
 RENEW_BEFORE = timedelta(days=30)
@@ -95,8 +96,7 @@ class Control:
             settings.save(self.folder)
             self.down()
             self._start()
-            settled = Deadline(UP_SECONDS).wait_for(lambda: not runs(self.folder) or ready(self.folder), 0.1)
-            if not settled or not runs(self.folder):
+            if not self._came_up():
                 tail = supervisor(self.folder).log_tail()
                 self.down()
                 raise HostError("control", str(self.folder.root), f"did not come up:\n{tail}", "see its logs folder")
@@ -300,6 +300,22 @@ class Control:
         else:
             argv = [sys.executable, "-m", "deskyard.control.process.supervisor", str(self.folder.root)]
             background.start(argv, cwd=tree())
+
+    def _came_up(self) -> bool:
+        """Wait until all answers; false if that takes too long, beside a change of the tables, or it has ended."""
+
+        def is_over() -> bool:
+            return not runs(self.folder) or ready(self.folder)
+
+        def changes() -> bool:
+            return noted(self.folder).get(TABLES, False)
+
+        return (
+            Deadline(UP_SECONDS).wait_for(lambda: is_over() or changes(), 0.1)
+            and Deadline(TABLES_SECONDS).wait_for(lambda: not changes(), 0.1)
+            and Deadline(UP_SECONDS).wait_for(is_over, 0.1)
+            and runs(self.folder)
+        )
 
     def _certify(self, settings: Settings, path: Path, hosts: Sequence[str]) -> None:
         """A certificate of the site's authority, unless there is one that lasts."""

@@ -132,3 +132,38 @@ def test_tables_of_a_newer_program_are_refused_and_a_backup_comes_before_each_ch
         assert (kept_before, migration.version(url)) == (["backup"], before)
     finally:
         mission.link.execute("update alembic_version set version_num = %s", [head])
+
+
+def test_a_change_of_the_tables_that_is_tried_again_keeps_the_backup_of_its_first_try(mission: Lab) -> None:
+    folder = mission.folder.backups
+    try:
+        first = backup.keep(mission.folder, SETTINGS)
+        (folder / f"{backup.DRAFT}killed").mkdir()
+        assert backup.keep(mission.folder, SETTINGS) == first
+        assert list(folder.iterdir()) == [first]
+        # Of another second, which is in its name.
+        first = first.rename(first.with_name(first.name.replace("-2", "-1")))
+        mission.declare("lab", "first")
+        second = backup.keep(mission.folder, SETTINGS)
+        assert backup.read(second).counts["desktop"] == 1
+        second.write_bytes(b"cut")
+        second = second.rename(second.with_name(second.name.replace("-2", "-1")))
+        assert backup.keep(mission.folder, SETTINGS) not in (first, second)
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_no_statement_is_too_slow_for_a_backup_or_a_change_of_the_tables(
+    mission: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = "(select pg_sleep(0.5)) as slow"
+    monkeypatch.setattr(backup, "COUNTED", (slow,))
+    mission.link.execute("alter role mc_owner in database mission set statement_timeout = '100ms'")
+    engine = migration.engine_of(mission.url(OWNER))
+    try:
+        assert backup.make(mission.folder, SETTINGS, tmp_path)["holds"] == {slow: 1}
+        with engine.connect() as link:
+            link.exec_driver_sql("select pg_sleep(0.5)")
+    finally:
+        engine.dispose()
+        mission.link.execute("alter role mc_owner in database mission reset statement_timeout")

@@ -15,6 +15,8 @@ from deskyard.host.background import start_time
 from deskyard.host.deadline import Deadline
 
 DATABASE = "database"
+# Noted as the supervisor's own work while it lasts.
+TABLES = "tables"
 LOOK_SECONDS = 0.05
 
 

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from deskyard.control.ground.folder import Folder, ids, name_of
 from deskyard.control.ground.settings import Settings, kept
 from deskyard.control.identity import declared
 from deskyard.control.process import proxy
-from deskyard.control.process.noted import DATABASE, note
+from deskyard.control.process.noted import DATABASE, TABLES, note
 from deskyard.control.process.postmaster import FIRST_PAUSE, LONGEST_PAUSE, Postmaster
 from deskyard.control.store import backup, migration
 from deskyard.control.store.cluster import IDENTITY, LINK, OWNER, RECORDER, WEB, WORKER, Cluster
@@ -104,6 +105,13 @@ class Supervisor:
     settings: Settings
     ended: threading.Event = field(default_factory=threading.Event)
     noted: dict[str, int] = field(default_factory=dict)
+    changing: bool = False
+
+    def end(self) -> None:
+        """End all, as a signal asks for; a change of the tables, or the backup before it, is broken off."""
+        self.ended.set()
+        if self.changing:
+            raise KeyboardInterrupt
 
     def run(self) -> None:
         """Start all, and keep them running until a signal."""
@@ -112,7 +120,8 @@ class Supervisor:
         pieces: list[Piece] = []
         try:
             found.make_roles() if isinstance(found, Cluster) else found.wait()
-            migration.migrate(found.url(OWNER), self._keep)
+            with self._changing():
+                migration.migrate(found.url(OWNER), self._keep)
             pieces = self._pieces(found)
             while not self.ended.is_set():
                 if postmaster is not None:
@@ -130,11 +139,21 @@ class Supervisor:
             for path in (*sockets, folder.e2b_socket, folder.inner_socket):
                 path.unlink(missing_ok=True)
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """The time in which tables may be changed, which is as long as they are large."""
+        note(self.folder, {TABLES: os.getpid()})
+        try:
+            self.changing = True
+            if self.ended.is_set():
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self.changing = False
+
     def _keep(self) -> None:
-        """A backup of the tables as they are, before they are changed."""
-        self.folder.backups.mkdir(mode=0o700, exist_ok=True)
-        made = backup.make(self.folder, self.settings, self.folder.backups)
-        log.info("the tables change: a backup of before is %s", made["file"])
+        """See that there is a backup of the tables as they are, before they are changed."""
+        log.info("the tables change: a backup of before is %s", backup.keep(self.folder, self.settings))
 
     def _pieces(self, database: Database) -> list[Piece]:
         python, accounts = [sys.executable, "-m"], self.folder.accounts
@@ -250,8 +269,11 @@ def main() -> None:
         sys.exit(f"{sys.argv[1]} holds no settings: run ./inv control.up")
     supervisor = Supervisor(found[1], found[0])
     for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, lambda *_: supervisor.ended.set())
-    supervisor.run()
+        signal.signal(sign, lambda *_: supervisor.end())
+    try:
+        supervisor.run()
+    except KeyboardInterrupt:
+        log.info("ended before the tables were as this tree needs them")
 
 
 if __name__ == "__main__":

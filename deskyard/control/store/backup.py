@@ -20,13 +20,13 @@ from deskyard.control.ground.folder import Folder
 from deskyard.control.ground.settings import Settings, parsed
 from deskyard.control.store import cluster, migration
 from deskyard.control.store.cluster import DATABASE, OWNER
-from deskyard.control.store.connection import Link, connect
+from deskyard.control.store.connection import Link, unbounded
 from deskyard.control.store.database import Database, database_at
 from deskyard.control.store.elsewhere import Elsewhere
 from deskyard.errors import ConfigError, HostError
 
 FORMAT = 1
-SUFFIX = ".mission"
+SUFFIX, DRAFT = ".mission", ".backup-"
 MANIFEST, DUMP = "manifest.json", "database.dump"
 LEFT_OUT = ("operation_secret", "challenge", "event", "worker")
 COUNTED = ("workspace", "desktop", "person", "api_key", "operation", "conversation", "message", "audit_entry")
@@ -57,19 +57,18 @@ class Manifest:
 def make(folder: Folder, settings: Settings, target: Path) -> dict[str, Any]:
     """Write a backup of the database that runs to a file, or into a folder; it appears whole, for its owner alone."""
     if target.is_dir():
-        target = target / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}{SUFFIX}"
+        target = target / f"{_stamp()}{SUFFIX}"
     if target.exists():
         raise ConfigError("target", str(target), "is there already", "name another file, or a folder")
     if not target.parent.is_dir():
         raise ConfigError("target", str(target), "is in a folder that is not there", f"make {target.parent}")
     url = database_at(folder, settings.database).url(OWNER)
     # Beside the target, so that the last step is a rename; only its owner enters.
-    with tempfile.TemporaryDirectory(prefix=".backup-", dir=target.parent) as name:
+    with tempfile.TemporaryDirectory(prefix=DRAFT, dir=target.parent) as name:
         dump, draft = Path(name) / DUMP, Path(name) / "draft"
         left_out = [f"--exclude-table-data={table}" for table in LEFT_OUT]
         _program("pg_dump", "--format=custom", "--no-password", *left_out, f"--file={dump}", f"--dbname={url}")
-        with connect(url) as link:
-            counts = {table: _count(link, table) for table in COUNTED}
+        counts = _counts(url)
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         schema = migration.version(url) or ""
         # Where its database is says nothing to whoever restores it elsewhere.
@@ -87,6 +86,31 @@ def make(folder: Folder, settings: Settings, target: Path) -> dict[str, Any]:
         draft.rename(target)
         _sync(target.parent)
     return {"file": str(target), "bytes": target.stat().st_size, **_shown(manifest)}
+
+
+def keep(folder: Folder, settings: Settings) -> Path:
+    """The backup of before the tables change; a change that is tried again has the one of its first try.
+
+    Else each try would write another, until the disk is full.
+    """
+    folder.backups.mkdir(mode=0o700, exist_ok=True)
+    for draft in folder.backups.glob(f"{DRAFT}*"):
+        # Of a run that was killed.
+        shutil.rmtree(draft)
+    head = migration.versions()[0]
+    for path in folder.backups.glob(f"before-{head}-*{SUFFIX}"):
+        if _holds_all(path, database_at(folder, settings.database).url(OWNER)):
+            return path
+    return Path(make(folder, settings, folder.backups / f"before-{head}-{_stamp()}{SUFFIX}")["file"])
+
+
+def _holds_all(path: Path, url: str) -> bool:
+    """Whether a backup is whole, and of the rows that there are: the audit grows by whatever is done."""
+    try:
+        manifest = read(path)
+    except ConfigError:
+        return False
+    return manifest.schema == migration.version(url) and manifest.counts == _counts(url)
 
 
 def read(path: Path) -> Manifest:
@@ -134,7 +158,7 @@ def _fill(place: Database, dump: Path) -> None:
         url = place.url(OWNER)
         options = ["--exit-on-error", "--single-transaction", "--no-password", f"--dbname={url}"]
         _program("pg_restore", *options, str(dump))
-        with connect(url) as link:
+        with unbounded(url) as link:
             query = """update operation set state = 'failed', ended_at = now(), lease_until = null, problem = %s
                 where state in ('queued', 'running', 'waiting')"""
             link.execute(query, [json.dumps(BROKEN_OFF)])
@@ -176,6 +200,15 @@ def _program(name: str, *arguments: str) -> None:
 def _hash_of(file: IO[bytes]) -> str:
     with file:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def _stamp() -> str:
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+
+
+def _counts(url: str) -> dict[str, int]:
+    with unbounded(url) as link:
+        return {table: _count(link, table) for table in COUNTED}
 
 
 def _count(link: Link, table: str) -> int:

@@ -9,6 +9,8 @@ import psycopg
 from psycopg.rows import dict_row
 
 AGAIN_SECONDS = 1.0
+# What changes or counts whole tables lasts as long as they are large.
+UNBOUNDED = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
 # A wrong statement is as wrong a second later: its traceback fills no log.
 MISTAKEN_SECONDS = 10.0
 # The database, or the way to it, was away or busy: the same may go well later. Every other error is a wrong statement.
@@ -23,9 +25,14 @@ Link = psycopg.Connection[Row]
 log = logging.getLogger(__name__)
 
 
-def connect(url: str) -> Link:
+def connect(url: str, **parameters: str) -> Link:
     """A connection on which each statement counts at once, unless a transaction is begun."""
-    return psycopg.connect(url, autocommit=True, row_factory=dict_row)
+    return psycopg.connect(url, autocommit=True, row_factory=dict_row, **parameters)  # type: ignore[arg-type]
+
+
+def unbounded(url: str) -> Link:
+    """A connection on which a statement may last, for what works on whole tables."""
+    return connect(url, options=UNBOUNDED)
 
 
 def attend(url: str, ended: threading.Event, work: Callable[[Link], None]) -> None:

@@ -11,6 +11,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine
 
+from deskyard.control.store.connection import UNBOUNDED
 from deskyard.errors import HostError
 
 FOLDER = Path(__file__).parent
@@ -55,8 +56,8 @@ def version(url: str) -> str | None:
 
 
 def engine_of(url: str) -> Engine:
-    """The engine that Alembic works on: connections as PostgreSQL's own library reads the URL."""
-    return create_engine("postgresql+psycopg://", creator=partial(psycopg.connect, url))
+    """The engine that Alembic works on: connections as PostgreSQL's own library reads the URL, without a bound."""
+    return create_engine("postgresql+psycopg://", creator=partial(psycopg.connect, url, options=UNBOUNDED))
 
 
 def _settings() -> Config:
