@@ -1,20 +1,22 @@
 """What happens is heard to every watcher, in order, and not lost over a cut, a restart or a late commit."""
 
 import asyncio
+import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
 import psycopg
 import pytest
 from psycopg.rows import dict_row
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from pydantic import BaseModel
 
 from deskyard.control.api.caller import Caller, Link
 from deskyard.control.queue import claim as claims
-from deskyard.control.store.cluster import OWNER
+from deskyard.control.store.cluster import DATABASE, OWNER
 from deskyard.control.web import feed
 from tests.control.lab import EVERYTHING, WAIT_SECONDS, Lab
 from tests.control.stream import watching
@@ -111,6 +113,51 @@ def test_an_event_of_a_transaction_that_ends_late_is_not_left_out(mission: Lab) 
             _, kind, data = next(stream)
             if kind == "desktop" and data["detail"] == "moved":
                 seen.add(data["id"])
+
+
+def test_what_another_database_of_the_server_writes_for_long_holds_back_nothing(mission: Lab) -> None:
+    mission.declare("lab", "first")
+    other = mission.url(OWNER).replace(DATABASE, "postgres", 1)
+    with psycopg.connect(other) as stranger:
+        stranger.execute("set idle_in_transaction_session_timeout = 0")
+        stranger.execute("select pg_current_xact_id()")
+        with watching(mission, mission.key("read")) as stream:
+            mission.link.execute("update desktop set detail = 'moved' where id = 'lab.first'")
+            assert any(kind == "desktop" and data["detail"] == "moved" for _, kind, data in stream)
+
+
+def test_events_are_told_though_the_database_is_away_as_the_process_begins(
+    mission: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mission.declare("lab", "first")
+    monkeypatch.setattr(feed, "AGAIN_SECONDS", 0.0)
+
+    async def hear() -> None:
+        async with AsyncConnectionPool(mission.url(OWNER), open=False, kwargs={"row_factory": dict_row}) as pool:
+            begun, asked = asyncio.Event(), 0
+
+            @contextlib.asynccontextmanager
+            async def connection() -> AsyncIterator[Any]:
+                nonlocal asked
+                asked += 1
+                if asked == 1:
+                    raise PoolTimeout("nobody answered")
+                async with pool.connection() as link:
+                    yield link
+                begun.set()
+
+            found = feed.Feed(mission.url(OWNER), cast(Any, SimpleNamespace(connection=connection)))
+            running = asyncio.create_task(found.run())
+            try:
+                async with asyncio.timeout(WAIT_SECONDS), found.listening() as watcher:
+                    await asyncio.wait({running, asyncio.create_task(begun.wait())}, return_when="FIRST_COMPLETED")
+                    assert not running.done()
+                    mission.link.execute("update desktop set detail = 'moved' where id = 'lab.first'")
+                    await watcher.changed("lab.first")
+            finally:
+                running.cancel()
+
+    asyncio.run(hear())
 
 
 def test_an_event_of_a_transaction_that_outlives_the_web_process_is_told_by_the_next(mission: Lab) -> None:

@@ -34,6 +34,12 @@ HELD_BACK_SECONDS = 0.05
 # together, and most of the processor is left for who asks. The first event after a quiet time waits for nothing.
 PAUSE_SECONDS_EACH = 0.0001
 MOST_PAUSE_SECONDS = 0.25
+# The transactions of this database that have written something: those that are open, and those that are prepared.
+RUNNING = """
+select backend_xid::text as xid from pg_stat_activity
+where datid = (select oid from pg_database where datname = current_database()) and backend_xid is not null
+union all select transaction::text from pg_prepared_xacts where database = current_database()
+"""
 START = (0, 0)
 Cursor = tuple[int, int]
 log = logging.getLogger(__name__)
@@ -110,9 +116,11 @@ class Feed:
 
     async def run(self) -> None:
         """Listen for ever; a database that went away is waited for, and what happened meanwhile is read then."""
-        self._place = await self._newest()
+        is_placed = False
         while True:
             try:
+                if not is_placed:
+                    self._place, is_placed = await self._newest(), True
                 async with await psycopg.AsyncConnection.connect(
                     self._url, autocommit=True, row_factory=dict_row
                 ) as link:
@@ -131,9 +139,9 @@ class Feed:
     async def _newest(self) -> Cursor:
         """The last event that none can come before any more: what an open transaction tells is told when it ends."""
         async with self._pool.connection() as link:
-            query = """select xid::text as xid, id from event where xid < pg_snapshot_xmin(pg_current_snapshot())
+            query = """select xid::text as xid, id from event where xid < %s::text::xid8
                 order by event.xid desc, id desc limit 1"""
-            found = await rows.row(link, query, [])
+            found = await rows.row(link, query, [await _settled(link)])
         return (int(found["xid"]), found["id"]) if found else START
 
     async def _pass_on(self, link: Link) -> bool:
@@ -240,9 +248,32 @@ def _place(found: Row) -> Cursor:
 async def _after(link: Link, place: Cursor) -> list[Row]:
     """Events after a place: only what no open transaction can come before."""
     query = """select xid::text as xid, id, kind, subject, workspace_id, desktop_id from event
-        where (xid, id) > (%s::text::xid8, %s) and xid < pg_snapshot_xmin(pg_current_snapshot())
+        where (xid, id) > (%s::text::xid8, %s) and xid < %s::text::xid8
         order by event.xid, id limit %s"""
-    return await rows.rows(link, query, [str(place[0]), place[1], AT_ONCE])
+    return await rows.rows(link, query, [str(place[0]), place[1], await _settled(link), AT_ONCE])
+
+
+async def _settled(link: Link) -> str:
+    """The first transaction that may still tell of something; of those before it all is known to the next query.
+
+    The least that a snapshot knows of is of the whole server: it would let a transaction of another database, which
+    tells of nothing here, hold back every event for as long as it lasts.
+    """
+    query = """select pg_snapshot_xmin(now)::text as oldest, pg_snapshot_xmax(now)::text as next
+        from pg_current_snapshot() as now"""
+    found = await rows.row(link, query, [])
+    assert found is not None
+    if found["oldest"] == found["next"]:
+        return str(found["next"])
+    # After that look: what was begun before it runs still, and is seen here, or it is over, and seen by the next query.
+    # PostgreSQL keeps what it shows here for the rest of a transaction, in which nobody asks this twice.
+    next, number = int(found["next"]), 1 << 32
+    running = [
+        # Without the epoch, which is that of its neighbours.
+        next + (int(record["xid"]) - next + number // 2) % number - number // 2
+        for record in await rows.rows(link, RUNNING, [])
+    ]
+    return str(min([next, *running]))
 
 
 async def _as_news(link: Link, found: Iterable[Row]) -> list[News]:
