@@ -13,9 +13,11 @@ from deskyard_sdk.sync import Loop
 from psycopg.types.json import Jsonb
 
 from deskyard.control.jobs import observer
+from deskyard.control.jobs.child import JOBS
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.tasks import seen, tidying
-from deskyard.control.tasks.target import RELEASE
+from deskyard.control.tasks.target import MEANT, RELEASE
+from deskyard.errors import ConfigError
 from deskyard.life.pool import filling
 from deskyard.plan.pool.seat import State
 from tests.control import seated
@@ -240,6 +242,27 @@ def test_a_signature_ends_the_machine_that_it_names_and_not_the_next_at_its_seat
         signed = ada.signed(RELEASE, f"lab.s1 {machine}")
         assert ada.call("DELETE", f"{TASKS}/s1", signed).status_code == 422
     assert len(bench.claimers()) == 1
+
+
+def test_what_was_said_to_a_desktop_that_is_gone_is_not_delivered_to_the_next_at_its_seat(
+    bench: Bench, owner: httpx.Client
+) -> None:
+    machine = done(owner)["result"]["machine"]
+    sent = owner.post("/api/desktops/lab.s1/chat", json={"message": "the token is X"}).json()
+    # To its own desktop it is delivered, where no agent is.
+    first = bench.mission.state(sent["operationId"], "failed")
+    assert "gone" not in first["problem"]["reason"] and "another task" not in first["problem"]["reason"]
+    done(owner, "DELETE", f"{TASKS}/s1")
+    again = f"/api/operations/{sent['operationId']}/retry"
+    gone = owner.post(again, headers={"Prefer": "wait=30"}).json()
+    assert "is gone" in gone["problem"]["reason"]
+    done(owner)
+    other = owner.post(again, headers={"Prefer": "wait=30"}).json()
+    assert other["problem"]["reason"] == "is of another task by now"
+    # It may be so before that is written down.
+    for kind in MEANT:
+        with pytest.raises(ConfigError, match="which is gone"):
+            JOBS[kind]({"desktop": "lab.s1", "workspace": "lab", "machine": machine, "input": {}})
 
 
 def test_a_program_begins_a_task_uses_its_desktop_and_releases_it(bench: Bench) -> None:

@@ -23,6 +23,7 @@ from deskyard.control.machines.jobs import JOBS as MACHINES
 from deskyard.control.people.intent import DESTROY
 from deskyard.control.queue.target import desktop_target
 from deskyard.control.tasks.jobs import JOBS as TASKS
+from deskyard.control.tasks.jobs import require_meant
 from deskyard.control.upkeep.jobs import JOBS as UPKEEP
 from deskyard.errors import DeskyardError
 from deskyard.plan.power import NoRoom
@@ -170,6 +171,7 @@ def _session(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.access import access
     from deskyard.life.idle import idle
 
+    require_meant(wanted)
     idle.wake(desktop_target(wanted))
     chosen = wanted["input"]
     scopes = ",".join(chosen["scopes"]) if chosen.get("scopes") else None
@@ -183,6 +185,7 @@ def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.control.jobs import said
 
     given = wanted["input"]
+    require_meant(wanted)
     said.require(wanted)
     # Conversations of Mission Control have names of their own on the desktop.
     session = given["conversation"].replace("_", "-")

@@ -203,9 +203,10 @@ class Runner:
     def _child(self, lend: Lend, held: Claim, turn: Turn | None, actor: str) -> dict[str, Any]:
         with lend() as link:
             values = dict(held.input) | brought.asked(link, held)
+            machine = tasks.meant(link, held)
             values |= {"text": turn.begin(link)} if turn is not None else {}
         wanted: dict[str, Any] = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop}
-        wanted |= {"input": values, "actor": actor, "attempt": held.attempt, "operation": held.id}
+        wanted |= {"input": values, "actor": actor, "attempt": held.attempt, "operation": held.id, **machine}
         if held.kind == DECIDE:
             # What was signed, whatever is known of the ticket by now: the child compares it with what the gateway says.
             wanted["target"] = Intent.parsed((held.proof or {}).get("intent")).target

@@ -7,7 +7,8 @@ from deskyard.control.queue.claim import Claim
 from deskyard.control.queue.target import desktop_target
 from deskyard.control.store.connection import Link
 from deskyard.control.tasks import seen
-from deskyard.control.tasks.target import BEGIN, KINDS, RELEASE, TIDY, claimer
+from deskyard.control.tasks.target import BEGIN, KINDS, MEANT, RELEASE, TIDY, claimer
+from deskyard.errors import ConfigError
 
 Wanted = Mapping[str, Any]
 # What a child tells the worker beside the result that people see.
@@ -43,6 +44,31 @@ def _with_seats(workspace: str, result: dict[str, Any]) -> dict[str, Any]:
     from deskyard.declaration import declaration
 
     return {"result": {**result, SEATS: seen.read(declaration.read(workspace))}}
+
+
+def meant(link: Link, held: Claim) -> dict[str, str]:
+    """The machine at a seat that an operation is for, so that its child finds out if another is there by then.
+
+    Raises `ConfigError` if another came there since it was asked for, or since what is delivered was said.
+    """
+    if held.kind not in MEANT:
+        return {}
+    query = """select machine, there_since > coalesce((select at from message where id = %s), %s) as is_another
+        from desktop where id = %s and lifetime = 'task' and machine is not null"""
+    found = link.execute(query, [held.input.get("message"), held.created_at, held.desktop]).fetchone()
+    if found is None:
+        return {}
+    if found["is_another"]:
+        raise ConfigError("desktop", held.desktop, "is of another task by now", "ask for it anew, or begin a task")
+    return {"machine": str(found["machine"])}
+
+
+def require_meant(wanted: Wanted) -> None:
+    """Raise `ConfigError` if the desktop for a task that something is for is gone."""
+    from deskyard.life.pool import pool
+
+    if "machine" in wanted:
+        pool.require(desktop_target(wanted), wanted["machine"])
 
 
 def shown(held: Claim, result: dict[str, Any]) -> dict[str, Any]:

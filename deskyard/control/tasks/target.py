@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from deskyard.control.opening.target import SESSION
+
 BEGIN, RELEASE, TIDY = "task.begin", "task.release", "task.tidy"
 # Those after which the seats of their workspace are read anew.
 KINDS = (BEGIN, RELEASE, TIDY)
+# What is for whoever is at a desktop now, and for nobody after: its agent, and its screen.
+MEANT = ("desktop.chat", SESSION)
 _OPERATION = "op_"
 
 

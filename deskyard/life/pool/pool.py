@@ -93,6 +93,14 @@ def end(target: str, machine: str) -> bool:
     return is_left
 
 
+def require(target: str, machine: str) -> None:
+    """Raise `ConfigError` unless this machine is at the seat WORKSPACE/NAME."""
+    workspace, _, name = target.partition("/")
+    _, seats = _seats(workspace)
+    if seats is None or not _is_left(seats, name, machine):
+        raise ConfigError("desktop", target, "is not the one that this was for, which is gone", "begin another task")
+
+
 def _seats(workspace: str) -> tuple[Declared, Seats | None]:
     """A workspace and its seats, if there can be any: their machines may be there though none is declared any more."""
     declared = declaration.read(workspace)
