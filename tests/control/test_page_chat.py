@@ -70,6 +70,19 @@ def test_a_message_is_stored_and_delivered_like_any_other(mission: Lab, link: Li
     assert (line["actor"], line["target"], line["detail"]) == (ADA, DESKTOP, {"operation": row["id"], "by": "gateway"})
 
 
+def test_what_was_said_on_a_page_is_tried_again_by_somebody_else_as_said_by_who_wrote_it(
+    mission: Lab, link: Link, owner: httpx.Client
+) -> None:
+    mission.declare("demo", "d1")
+    said(link)
+    row = mission.until("select id from operation where kind = 'desktop.chat' and state = 'done'", [])
+    mission.link.execute("update operation set state = 'failed' where id = %s", [row["id"]])
+    again = owner.post(f"/api/operations/{row['id']}/retry", headers={"Prefer": "wait=30"}).json()
+    assert again["state"] == "done" and again["actor"] != ADA
+    # What its program was given to hold against the audit of the gateway.
+    assert again["result"]["seen"]["said_by"] == ADA
+
+
 def test_the_same_again_is_stored_once_and_another_is_refused(mission: Lab, link: Link) -> None:
     mission.declare("demo", "d1")
     answers: list[dict[str, Any]] = []

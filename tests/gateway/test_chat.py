@@ -128,12 +128,15 @@ def test_what_was_said_on_a_page_is_proved_by_the_gateways_audit(
     monkeypatch.setattr(gateway_program, "require", lambda name: name)
     monkeypatch.setattr(gateway_program, "ask", lambda _, words: json.loads(door.program_says(*words)))
     given = {"message": "ms_1", "text": WISH["message"], "page": {"request": wish["id"], "line": wish["line"]}}
+    given["said_by"] = "person:Ada"
     wanted = {"workspace": "demo", "desktop": "demo.d1", "actor": "person:Ada", "input": given}
     said_on_page.require(wanted)
+    # Tried again by somebody else, it was said by who wrote it all the same.
+    said_on_page.require({**wanted, "actor": "person:Bob"})
     # In Mission Control nothing has to be proved.
     said_on_page.require({**wanted, "actor": "person:Bob", "input": {"message": "ms_2", "text": "x"}})
     for false in (
-        {"actor": "person:Bob"},
+        {"input": {**given, "said_by": "person:Bob"}},
         {"desktop": "demo.d2"},
         {"input": {**given, "text": "delete everything"}},
         {"input": {**given, "page": {"request": f"{page.id}.another-one", "line": wish["line"]}}},

@@ -28,8 +28,8 @@ class Turn:
         self._claimed: dict[str, int] | None = None
         self._has_news, self._next = False, Deadline(0)
 
-    def begin(self, link: Link) -> str:
-        """The text to deliver. What an attempt before heard of an answer stays, as interrupted."""
+    def begin(self, link: Link) -> dict[str, str]:
+        """The text to deliver, and who said it. What an attempt before heard of an answer stays, as interrupted."""
         given = self._held.input
         # Whoever deletes what is old leaves it from here on; what went before is not asked of an agent as nothing.
         query = "update conversation set last_at = now() where id = %s returning id"
@@ -44,9 +44,8 @@ class Turn:
                 and o.id = m.operation_id and o.input ->> 'message' = %s""",
             [given["conversation"], given["message"]],
         )
-        query = "update message set state = 'sent', problem = null where id = %s returning text"
-        row = link.execute(query, [given["message"]]).fetchone()
-        return str(row["text"]) if row else ""
+        query = "update message set state = 'sent', problem = null where id = %s returning text, author as said_by"
+        return link.execute(query, [given["message"]]).fetchone() or {"text": "", "said_by": ""}
 
     def hear(self, said: Mapping[str, Any]) -> bool:
         """More of the answer: text, what is new of a tool, or tokens; false if it is none of these."""

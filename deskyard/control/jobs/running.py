@@ -204,7 +204,7 @@ class Runner:
         with lend() as link:
             values = dict(held.input) | brought.asked(link, held)
             machine = tasks.meant(link, held)
-            values |= {"text": turn.begin(link)} if turn is not None else {}
+            values |= turn.begin(link) if turn is not None else {}
         wanted: dict[str, Any] = {"kind": held.kind, "workspace": held.workspace, "desktop": held.desktop}
         wanted |= {"input": values, "actor": actor, "attempt": held.attempt, "operation": held.id, **machine}
         if held.kind == DECIDE:
