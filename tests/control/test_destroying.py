@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from psycopg.types.json import Jsonb
 
@@ -17,14 +18,17 @@ from deskyard.control.jobs.standby import Standby
 from deskyard.control.jobs.worker import Worker
 from deskyard.control.people.intent import Intent
 from deskyard.control.people.passkeys import Passkeys
-from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.cluster import OWNER, WORKER
 from deskyard.control.store.connection import connect
+from deskyard.control.web.application import create
+from deskyard.control.web.pages import Pages
 from deskyard.declaration.desktop_list import undeclare
 from deskyard.engine.stack import WorkspaceStack
 from deskyard.host.deadline import Deadline
 from deskyard.host.secret_file import write_secret
 from tests.control.lab import LEASE_SECONDS, ORIGIN, WAIT_SECONDS, Lab
 from tests.control.people import Person, enrolled
+from tests.control.test_every_call import served
 
 
 @pytest.fixture
@@ -52,6 +56,24 @@ def test_a_person_destroys_what_the_passkey_signed(mission: Lab, person: Person)
     done = person.call("DELETE", "/api/desktops/lab.first", signed, Prefer="wait=30")
     assert done.json()["state"] == "done", done.text
     assert mission.effects("lab.first") == ["begin", "end"]
+
+
+@pytest.mark.parametrize("ahead", [-400, 400])
+def test_the_clock_of_the_web_process_may_differ_from_that_of_the_database(
+    mission: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    mission.declare("lab", "first", "second", "third")
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + ahead)
+    app = create(mission.url(OWNER), ORIGIN, Pages())
+    with served(app, tmp_path / "socket") as place, mission.client(path=place) as client:
+        ada = enrolled(mission, client, "ada", "operator")
+        signed = ada.signed("desktop.destroy", "lab.first")
+        done = ada.call("DELETE", "/api/desktops/lab.first", signed, Prefer="wait=30")
+        assert done.json()["state"] == "done", done.text
+        client.headers = httpx.Headers({"Authorization": f"Bearer {mission.key('desktops:destroy', 'read')}"})
+        done = client.delete("/api/desktops/lab.second", headers={"Prefer": "wait=30"})
+        assert done.json()["state"] == "done", done.text
 
 
 def test_without_a_signature_nothing_is_destroyed(mission: Lab, person: Person) -> None:

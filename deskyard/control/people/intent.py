@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -73,12 +72,12 @@ class Intent:
         """The text that a person reads before it is signed."""
         return SIGNED[self.kind].format(target=self.target)
 
-    def require(self, kind: str, target: str, now: float | None = None) -> None:
-        """Raise `ConfigError` unless it is for this, now."""
+    def require(self, kind: str, target: str, now: float) -> None:
+        """Raise `ConfigError` unless it is for this, now by the clock of the database."""
         if (self.kind, self.target) != (kind, target):
             remedy = "sign the intent of this very operation"
             raise ConfigError("intent", f"{self.kind} {self.target}", f"is not for {kind} {target}", remedy)
-        left = self.expires_at - (time.time() if now is None else now)
+        left = self.expires_at - now
         if not 0 < left <= LIFE_SECONDS:
             raise ConfigError("intent", self.expires_at, "is over, or ends too late", "ask for a new one, and sign it")
 

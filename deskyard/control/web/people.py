@@ -202,7 +202,7 @@ async def _to_sign(request: Request, link: Link, who: Caller, wanted: WantedInte
     if wanted.kind == DESTROY and who.sees(wanted.target.partition(".")[0]):
         # Nobody is to sign what is refused then.
         await require_others(link, wanted.target)
-    intent = fresh(wanted.kind, wanted.target)
+    intent = await fresh(link, wanted.kind, wanted.target)
     query = "select id from passkey where person_id = %s"
     allowed = [bytes(record["id"]) for record in await rows.rows(link, query, [who.person["id"]])]
     options = request.app.state.passkeys.request(intent.challenge, allowed)
