@@ -16,14 +16,16 @@ import httpx
 import pytest
 
 from deskyard.control.jobs.observer import write_silence
+from deskyard.control.recorder.chain import START, line_hash
 from deskyard.control.store.cluster import WORKER
 from deskyard.control.store.connection import Link, connect
-from deskyard.control.watch import alerts, webhooks
+from deskyard.control.watch import alerts, audited, webhooks
 from deskyard.control.watch.budgets import Spent
 from deskyard.control.watch.mail import Mailer
 from deskyard.control.watch.rules import Eye
 from deskyard.control.watch.webhooks import Reach
 from deskyard.errors import ConfigError
+from deskyard.host.deadline import Deadline
 from tests.control.lab import Lab
 from tests.control.watching import deliver_next, look, opened
 
@@ -108,6 +110,61 @@ def test_an_audit_that_was_changed_is_told(mission: Lab, owner: httpx.Client, wo
         mission.link.execute("update audit_entry set actor = 'somebody'")
         look(worker)
         assert "was changed" in opened(owner)["audit.broken audit"]["text"]
+    finally:
+        mission.link.execute("truncate audit_entry")
+
+
+def test_new_lines_of_the_audit_are_checked_behind_those_that_are_known_and_all_once_a_day(
+    mission: Lab, worker: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audited, "NEW_SECONDS", 0.0)
+    found, before = audited.Audited(), START
+    query = "insert into audit_entry values (%s, now(), 'x', 'x', 'x', '{}', '')"
+    lines = "select * from audit_entry where number = %s"
+    change = "update audit_entry set actor = %s where number = %s"
+
+    def write(number: int, before: bytes) -> bytes:
+        mission.link.execute(query, [number])
+        row = mission.link.execute(lines, [number]).fetchone()
+        assert row is not None
+        hash = line_hash(before, row)
+        mission.link.execute("update audit_entry set hash = %s where number = %s", [hash, number])
+        return hash
+
+    def problem() -> str | None:
+        found.look(worker)
+        return found.problem
+
+    mission.link.execute("truncate audit_entry")
+    try:
+        for number in (1, 2):
+            before = write(number, before)
+        assert problem() is None
+        mission.link.execute(change, ["y", 1])
+        before = write(3, before)
+        assert problem() is None, "only what is new is looked at"
+        mission.link.execute(change, ["y", 3])
+        # It is known by now; its hash is the same.
+        assert problem() is None
+        write(4, before)
+        mission.link.execute(change, ["y", 4])
+        assert problem() == "line 4 was changed"
+        # Of one that is not whole all is looked at again.
+        assert problem() == "line 1 was changed"
+        mission.link.execute(change, ["x", 1])
+        assert problem() == "line 3 was changed"
+        mission.link.execute("delete from audit_entry where number > 2")
+        assert problem() is None
+        mission.link.execute("delete from audit_entry where number = 2")
+        assert problem() == "line 2 is missing"
+        mission.link.execute("delete from audit_entry")
+        assert problem() is None
+        before = write(1, START)
+        assert problem() is None
+        mission.link.execute(change, ["y", 1])
+        assert problem() is None
+        monkeypatch.setattr(found, "_whole", Deadline(0))
+        assert problem() == "line 1 was changed"
     finally:
         mission.link.execute("truncate audit_entry")
 

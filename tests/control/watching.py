@@ -20,6 +20,7 @@ from tests.control.lab import Lab
 def look(link: Link, certificate: Path | None = None, days: int = 1) -> None:
     """Look once by all rules; a certificate ends in so many days."""
     eye = Eye(certificate, lambda _: datetime.now(UTC) + timedelta(days=days, hours=1))
+    eye.audited.look(link)
     alerts.settle(link, eye.look(link, partial(budgets.spent_this_month, link)))
 
 

@@ -11,7 +11,7 @@ from deskyard.control.store.connection import Link
 
 START = bytes(32)
 COLUMNS = "number, at, actor, action, target, detail, hash"
-EVERY_LINE = f"select {COLUMNS} from audit_entry order by number".encode()
+LINES_FROM = f"select {COLUMNS} from audit_entry where number >= %s order by number".encode()
 # Lines that are read and checked at a time.
 LINES = 2000
 # Made once: json.dumps makes a new encoder for each line.
@@ -37,12 +37,26 @@ def line_hash(before: bytes, entry: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(before + _ENCODED(parts).encode()).digest()
 
 
+NOTHING = Verdict(True, 0, START.hex())
+
+
 def verify_all(link: Link) -> Verdict:
     """Check the whole audit as one moment has it, a part at a time: its length costs no memory."""
+    return verify_after(link, NOTHING)
+
+
+def verify_after(link: Link, known: Verdict) -> Verdict:
+    """Check what stands behind the last line that is known, and that this one has the same hash, in the same way."""
+    number, head = known.entries, known.head
     with link.transaction(), link.cursor("audit") as cursor:
         cursor.itersize = LINES
-        cursor.execute(EVERY_LINE)
-        return verify(cursor)
+        cursor.execute(LINES_FROM, [number])
+        last = cursor.fetchone() if number else None
+        if number and (last is None or last["number"] != number):
+            return Verdict(False, number, head, f"line {number} is missing")
+        if last is not None and bytes(last["hash"]).hex() != head:
+            return Verdict(False, number, head, f"line {number} was changed")
+        return verify(cursor, number, bytes.fromhex(head))
 
 
 def verify(entries: Iterable[Mapping[str, Any]], number: int = 0, before: bytes = START) -> Verdict:

@@ -76,7 +76,13 @@ def main() -> None:
         while not ended.wait(chosen.pace):
             forget(link)
 
-    threading.Thread(target=attend, args=(chosen.database, ended, forget_old), daemon=True).start()
+    def audit(link: Link) -> None:
+        while not ended.is_set():
+            eye.audited.look(link)
+            ended.wait(chosen.pace)
+
+    for work in (forget_old, audit):
+        threading.Thread(target=attend, args=(chosen.database, ended, work), daemon=True).start()
     with pool(chosen.database) as connections:
         lanes = Lanes(connections.connection, reach, mailer)
         threading.Thread(target=attend, args=(chosen.database, ended, tell), daemon=True).start()

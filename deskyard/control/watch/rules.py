@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from deskyard.control.recorder import chain
 from deskyard.control.store.clock import Clock
 from deskyard.control.store.connection import Link
 from deskyard.control.watch import budgets, looked, traffic, unseen, webhooks
+from deskyard.control.watch.audited import Audited
 from deskyard.control.watch.budgets import SpentNow
 from deskyard.control.watch.finding import Finding, moment
 from deskyard.host.deadline import Deadline
 
-AUDIT_SECONDS = 3600.0
 # Traffic is read by the hour, and looking through it takes longer than the rest.
 TRAFFIC_SECONDS = 300.0
 # A jump is over at once; people are to see that it was.
@@ -72,8 +71,8 @@ class Eye:
         self, certificate: Path | None, expires: Callable[[str], datetime], clock: Clock | None = None
     ) -> None:
         self._certificate, self._expires = certificate, expires
-        self._audited = Deadline(0)
-        self._audit: str | None = None
+        # Looked at beside this, as it takes longer than all the rest.
+        self.audited = Audited()
         self._measured = Deadline(0)
         self._traffic: list[Finding] = []
         self._clock = clock or Clock()
@@ -115,11 +114,8 @@ class Eye:
                 # Its number is a bound from above.
                 text, number = f"ends in {days} days", numbers["certificate.ending"]
                 findings.append(Finding("certificate.ending", "mission-control", None, text, number))
-        if self._audited.left == 0:
-            self._audit = chain.verify_all(link).problem
-            self._audited = Deadline(AUDIT_SECONDS)
-        if self._audit is not None:
-            findings.append(Finding("audit.broken", "audit", None, self._audit))
+        if self.audited.problem is not None:
+            findings.append(Finding("audit.broken", "audit", None, self.audited.problem))
         for row in link.execute("select workspace_id, problem from anchor where problem is not null").fetchall():
             name = row["workspace_id"]
             findings.append(Finding("audit.broken", f"gateway {name}", name, row["problem"]))
