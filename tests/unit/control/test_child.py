@@ -197,7 +197,7 @@ def test_what_no_page_said_is_not_delivered(monkeypatch: pytest.MonkeyPatch, ans
 
     monkeypatch.setattr(gateway_program, "ask", ask)
     page = {"request": "-session.wish", "line": 7}
-    given = {"conversation": "cv_1", "message": "ms_1", "text": "do it", "page": page}
+    given = {"conversation": "cv_1", "message": "ms_1", "text": "do it", "said_by": "person:Ada", "page": page}
     with pytest.raises(ConfigError, match="was not said on that page"):
         JOBS["desktop.chat"]({**WANTED, "actor": "person:Ada", "input": given})
     # The id of a session may begin with what would be an option.
