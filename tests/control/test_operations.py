@@ -10,12 +10,17 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from deskyard.control.jobs.running import Runner
+from deskyard.control.jobs.standby import Standby
+from deskyard.control.jobs.worker import Worker
+from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.queue import claim as claims
 from deskyard.control.store.cluster import WORKER
+from deskyard.control.store.connection import connect
 from deskyard.control.web.application import CONNECTIONS
 from deskyard.host.background import start_time
 from tests.control import kills
-from tests.control.lab import EVERYTHING, Lab
+from tests.control.lab import EVERYTHING, ORIGIN, Lab
 
 SAMPLE = 8
 
@@ -234,6 +239,28 @@ def test_without_a_worker_an_operation_says_that_none_runs(mission: Lab, owner: 
     operation = want(owner, "lab.first")
     assert "no worker" in owner.get(f"/api/operations/{operation}").json()["why"]
     assert owner.get("/readyz").status_code == 503
+    mission.worker()
+    mission.state(operation, "done")
+
+
+def test_what_has_no_thread_waits_in_the_queue_and_counts_for_no_attempt(
+    mission: Lab, owner: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mission.declare("lab", "first")
+    mission.end("worker")
+    operation = want(owner, "lab.first")
+    worker = Worker(mission.url(WORKER), Runner(Passkeys(ORIGIN), Standby(["true"])))
+
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched, connect(mission.url(WORKER)) as link:
+        patched.setattr(threading, "Thread", Refused)
+        worker.look(link)
+    query = "select state, attempt - refusals as attempts, lease_until from operation where id = %s"
+    assert mission.until(query, [operation]) == {"state": "queued", "attempts": 0, "lease_until": None}
+    mission.link.execute("update operation set not_before = null where id = %s", [operation])
     mission.worker()
     mission.state(operation, "done")
 

@@ -9,6 +9,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.control.approvals.target import answered_by
+from deskyard.control.ground.reasons import Reasons
 from deskyard.control.ground.threads import Threads
 from deskyard.control.store.connection import Link, attend
 from deskyard.control.store.pool import pool
@@ -34,6 +35,7 @@ class Follower:
         self._pool = pool(url)
         self._threads = Threads(self._follow)
         self._ended = threading.Event()
+        self._reasons = Reasons(log, "is not followed now")
 
     def stop(self, *_: Any) -> None:
         """Follow no more."""
@@ -62,8 +64,9 @@ class Follower:
                 for ticket in self._tickets(name):
                     with self._pool.connection() as link:
                         write(link, name, ticket)
+            self._reasons.forget(name)
         except (DeskyardError, psycopg.Error) as error:
-            log.info("%s is not followed now: %s", name, str(error).splitlines()[0])
+            self._reasons.say(name, str(error).splitlines()[0])
         # Until then its thread stands for it: a gateway that is away is not asked in a loop.
         self._ended.wait(AGAIN_SECONDS)
 

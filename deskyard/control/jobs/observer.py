@@ -13,6 +13,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from deskyard.access import access
+from deskyard.control.ground.reasons import Reasons
 from deskyard.control.halting.stops import hearing_stops
 from deskyard.control.link import question
 from deskyard.control.machines import seen as images
@@ -64,6 +65,7 @@ class Observer:
         self._followers: dict[str, tuple[threading.Thread, events.End]] = {}
         # Whose machines were seen by the one who follows them now.
         self._looked: set[str] = set()
+        self._reasons = Reasons(log, "is not followed now")
         self._ended = threading.Event()
 
     def stop(self, *_: Any) -> None:
@@ -110,6 +112,7 @@ class Observer:
             self._forget_seats(name)
             self._unread.discard(name)
             self._stamps.forget(name)
+            self._reasons.forget(name)
             del self._followers[name]
             self._seen.pop(name, None)
         self._changes.look(link)
@@ -189,6 +192,7 @@ class Observer:
                     sight.regain(link, name)
                 self._ask_for_seats(declared)
                 self._looked.add(name)
+                self._reasons.forget(name)
                 self._look_at_images(plan)
 
             # Machines are watched before their gateway answers, which may take longer than anybody is taken to watch.
@@ -200,7 +204,7 @@ class Observer:
                     news.note(event)
         except (DeskyardError, psycopg.Error) as error:
             why = str(error).splitlines()[0]
-            log.info("%s is not followed now: %s", name, why)
+            self._reasons.say(name, why)
             with contextlib.suppress(psycopg.Error), self._pool.connection() as link:
                 sight.note_why(link, name, why)
             self._ended.wait(LOOK_SECONDS)

@@ -1,5 +1,6 @@
 """A program of operations that was started ahead: what it imports takes longer than what most operations do."""
 
+import logging
 import os
 import subprocess
 import threading
@@ -10,6 +11,8 @@ from typing import Any
 from deskyard.host import offspring
 from deskyard.host.command import end_group
 from deskyard.host.places import tree
+
+log = logging.getLogger(__name__)
 
 
 class Program(subprocess.Popen[str]):
@@ -29,11 +32,15 @@ class Standby:
     def keep(self) -> None:
         """See that one waits. It ends with the thread that calls this: the kernel takes that for its parent.
 
-        In place of one that ended as it waited there is a new one after the next operation: it may be broken.
+        In place of one that ended as it waited there is a new one after the next operation: it may be broken. One
+        for which the machine has no room now comes at the next call: nobody asked for it.
         """
         with self._lock:
             if self._ready is None:
-                self._ready = self._started()
+                try:
+                    self._ready = self._started()
+                except OSError as error:
+                    log.warning("no program waits for the next operation: %s", error)
 
     def begin(self, wanted: Mapping[str, Any], note: Callable[[str], object] = lambda _: None) -> Program:
         """A program that was told what it is to do: the one that waits, or a new one.

@@ -1,6 +1,7 @@
 """python -m deskyard.control.jobs.worker: claims operations for this site, some at a time, for ever."""
 
 import argparse
+import contextlib
 import logging
 import os
 import secrets
@@ -73,7 +74,7 @@ class Worker:
         self._runner.deciders.look(link, self._pool.connection, self._runner.passkeys.origin)
         self._running = {thread: share for thread, share in self._running.items() if thread.is_alive()}
         while (held := self._next(link)) is not None:
-            self._begin(held)
+            self._begin(link, held)
         self._runner.standby.keep()
 
     def _gone(self, link: Link) -> list[str]:
@@ -86,7 +87,9 @@ class Worker:
                 continue
             if (held := claims.take_over(link, row, self._name, self._runner.lease)) is not None:
                 remains = Remains(self._pool.connection, held, row["program"], self._runner.lease)
-                threading.Thread(target=self._clear, args=(remains,), daemon=True).start()
+                # Without room for a thread its lease runs out, and it is looked at again.
+                with contextlib.suppress(RuntimeError):
+                    threading.Thread(target=self._clear, args=(remains,), daemon=True).start()
         return [row["id"] for row in left if row["program"] not in running]
 
     def _clear(self, remains: Remains) -> None:
@@ -108,11 +111,17 @@ class Worker:
     def _next(self, link: Link) -> Claim | None:
         return claims.claim(link, self._name, self._runner.lease, full(self._slots, self._running.values()))
 
-    def _begin(self, held: Claim) -> None:
+    def _begin(self, link: Link, held: Claim) -> None:
         log.info("%s %s %s, attempt %d", held.id, held.kind, held.desktop or held.workspace or "", held.attempt)
         thread = threading.Thread(target=self._run, args=(held,), daemon=True)
-        self._running[thread] = held.share
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The machine has no room for a thread now; what runs goes on.
+            log.warning("%s cannot be begun now: %s", held.id, error)
+            claims.put_back(link, held)
+        else:
+            self._running[thread] = held.share
 
     def _run(self, held: Claim) -> None:
         try:

@@ -21,9 +21,10 @@ from deskyard.control.anchors.source import source
 from deskyard.control.e2b import declared as e2b
 from deskyard.control.ground.confinement import closed_network, die_with_parent
 from deskyard.control.ground.folder import Folder, ids, name_of
+from deskyard.control.ground.reasons import Reasons
 from deskyard.control.ground.settings import Settings, kept
 from deskyard.control.identity import declared
-from deskyard.control.process import proxy
+from deskyard.control.process import logs, proxy
 from deskyard.control.process.noted import DATABASE, TABLES, note
 from deskyard.control.process.postmaster import FIRST_PAUSE, LONGEST_PAUSE, Postmaster
 from deskyard.control.store import backup, migration
@@ -38,6 +39,7 @@ LOOK_SECONDS = 0.2
 STEADY_SECONDS = 20.0
 END_SECONDS = 15
 BACKLOG = 512
+NOTED = "who runs"
 # Those that may do nothing get nothing: no variable of whoever started this.
 BARE = {
     "PATH": "/usr/bin:/bin",
@@ -73,19 +75,28 @@ class Piece:
             log.warning("%s ended with %d, begins again in %.1f s", self.name, self.process.returncode, self.pause)
             self.process, self.again = None, now + self.pause
         if now >= self.again:
-            with (logs / f"{self.name}.log").open("ab") as output:
-                self.process = subprocess.Popen(
-                    list(self.argv),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    cwd=tree(),
-                    env=dict(self.env),
-                    pass_fds=self.sockets,
-                    start_new_session=True,
-                    preexec_fn=partial(die_with_parent, signal.SIGTERM),
-                )
-            self.started = now
+            try:
+                self.process = self._begun(logs)
+                self.started = now
+            except OSError as error:
+                # The disk may be full, or its program be exchanged at this moment: all others go on.
+                self.pause = min(self.pause * 2, LONGEST_PAUSE)
+                self.again = now + self.pause
+                log.warning("%s cannot be begun, and is tried again in %.1f s: %s", self.name, self.pause, error)
+
+    def _begun(self, logs: Path) -> "subprocess.Popen[bytes]":
+        with (logs / f"{self.name}.log").open("ab") as output:
+            return subprocess.Popen(
+                list(self.argv),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=tree(),
+                env=dict(self.env),
+                pass_fds=self.sockets,
+                start_new_session=True,
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),
+            )
 
     def end(self, sign: signal.Signals) -> None:
         """Tell it to end."""
@@ -106,6 +117,7 @@ class Supervisor:
     ended: threading.Event = field(default_factory=threading.Event)
     noted: dict[str, int] = field(default_factory=dict)
     changing: bool = False
+    reasons: Reasons = field(default_factory=lambda: Reasons(log, "cannot be written now"))
 
     def end(self) -> None:
         """End all, as a signal asks for; a change of the tables, or the backup before it, is broken off."""
@@ -128,7 +140,10 @@ class Supervisor:
                     postmaster.look()
                 for piece in pieces:
                     piece.look(self.folder.logs)
-                self._note(pieces, postmaster)
+                with self._bearing(NOTED):
+                    self._note(pieces, postmaster)
+                with self._bearing("logs"):
+                    logs.bound(self.folder.logs)
                 self.ended.wait(LOOK_SECONDS)
         finally:
             _end(pieces)
@@ -140,9 +155,19 @@ class Supervisor:
                 path.unlink(missing_ok=True)
 
     @contextmanager
+    def _bearing(self, what: str) -> Iterator[None]:
+        """Work that is tried again at the next look: a disk that is full for now ends nothing."""
+        try:
+            yield
+            self.reasons.forget(what)
+        except OSError as error:
+            self.reasons.say(what, str(error))
+
+    @contextmanager
     def _changing(self) -> Iterator[None]:
         """The time in which tables may be changed, which is as long as they are large."""
-        note(self.folder, {TABLES: os.getpid()})
+        with self._bearing(NOTED):
+            note(self.folder, {TABLES: os.getpid()})
         try:
             self.changing = True
             if self.ended.is_set():

@@ -225,6 +225,14 @@ def give_back(link: Link, held: Claim) -> None:
     link.execute(query, [held.id, held.attempt])
 
 
+def put_back(link: Link, held: Claim) -> None:
+    """Put what was claimed and not begun back into the queue, for a moment; it counts for no attempt."""
+    query = """update operation set state = 'queued', worker = null, lease_until = null,
+            not_before = now() + make_interval(secs => %s), refusals = refusals + 1
+        where id = %s and attempt = %s and state = 'running'"""
+    link.execute(query, [ROOM_SECONDS, held.id, held.attempt])
+
+
 def sweep(link: Link, lease: float = LEASE_SECONDS, gone: Collection[str] = ()) -> None:
     """Give back what a worker left behind, and end what was cancelled before it began.
 

@@ -78,3 +78,17 @@ def test_in_place_of_what_ended_as_it_waited_another_does_it(log: Log) -> None:
 def test_a_child_that_is_wanted_for_nothing_ends_well() -> None:
     done = subprocess.run(CHILD, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_where_none_can_be_started_now_nothing_ends_and_the_next_call_starts_it(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> Program:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Standby, "_started", refused)
+        log.standby.keep()
+    log.standby.keep()
+    waiting = log.next()
+    assert log.begin(kind="first").pid == waiting

@@ -1,0 +1,20 @@
+"""Bounds the logs of all processes, which share a disk with the database."""
+
+import os
+from pathlib import Path
+
+MOST_BYTES = 20 << 20
+BEFORE = ".1"
+
+
+def bound(folder: Path) -> None:
+    """Begin each log anew that has grown beyond its bound; its end stays beside it.
+
+    Whoever writes goes on at the end of the file, wherever that is: each was opened to be added to.
+    """
+    for path in folder.glob("*.log"):
+        if path.stat().st_size > MOST_BYTES:
+            with path.open("rb") as log, path.with_name(path.name + BEFORE).open("wb") as before:
+                log.seek(-MOST_BYTES, os.SEEK_END)
+                before.write(log.read(MOST_BYTES))
+            os.truncate(path, 0)
