@@ -41,12 +41,16 @@ def up(
     from deskyard.life.backup import final
     from deskyard.workspace import workspace
 
-    if going := final.removed(name, remove or []):
-        without = f"./inv workspace.up {name} {' '.join(f'--remove {desktop}' for desktop in going)} --no-backup"
-        for line in final.notice(name, going, without, backup=backup):
+    going, alone = final.removed(name, remove or [])
+    if going or alone:
+        names = sorted([*going, *alone])
+        without = f"./inv workspace.up {name} {' '.join(f'--remove {desktop}' for desktop in names)} --no-backup"
+        if backup:
+            final.require_kept(name, alone, [], without)
+        for line in final.notice(name, names, without, backup=backup):
             say(f"    {line}")
         if backup:
-            final.keep(name, going, without)
+            final.keep(name, names, without)
     timings = Timings()
     state = workspace.up(name, timings, remove or [], warm=warm)
     show({**state, "seconds": timings.steps}, as_json=json, text=_text(state))

@@ -125,7 +125,9 @@ def _destroy(wanted: Mapping[str, Any]) -> dict[str, Any]:
     # Before a backup, which takes minutes.
     require_others(path, desktop)
     without = f"take it out of {path}, then ./inv workspace.up {name} --remove {desktop} --no-backup"
-    final.keep(name, [there for there in final.going(name) if there == desktop], without)
+    going, alone = final.held(name)
+    final.require_kept(name, {desktop}.intersection(alone), [], without)
+    final.keep(name, sorted({desktop}.intersection(going)), without)
     removal.remove(name, desktop)
     return {"result": {"desktop": wanted["desktop"]}}
 

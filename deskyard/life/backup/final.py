@@ -15,16 +15,12 @@ from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup
 
 
-def going(name: str) -> list[str]:
-    """The desktops of a workspace that `workspace.destroy` removes with all that they hold, declared or not any more.
-
-    What is at a seat was made for one task, and is none of them.
-    """
-    return held(name)[0]
-
-
 def held(name: str) -> tuple[list[str], list[str]]:
-    """The same, and those of which only data is there: a run that broke off has left no machine to back them up by."""
+    """The desktops of a workspace that hold something, declared or not any more, and those with data alone.
+
+    Of the latter a run that broke off has left no machine to back them up by. What is at a seat was made for one task,
+    and is in neither.
+    """
     stack = WorkspaceStack(name)
     if not stack.exists():
         return [], []
@@ -36,16 +32,18 @@ def require_kept(name: str, desktops: Collection[str], kept: Collection[str], wi
     """Raise `SiteError` if data of these desktops would go of which no last backup is `kept`, and one is wanted."""
     if lost := _wanted(name, sorted({*desktops} - {*kept}), without):
         reason = f"there is none of {', '.join(lost)}, whose data would go"
-        remedy = f"bring it up, so that each has a machine: ./inv workspace.up {name}; then repeat it"
+        again = f"bring it up, declared again if it is no more: ./inv workspace.up {name}"
+        remedy = f"{again}; with a machine each can be backed up: then repeat it"
         raise SiteError("last backup", name, reason, f"{remedy}; or without a backup: {without}")
 
 
-def removed(name: str, remove: Sequence[str]) -> list[str]:
-    """Those of `workspace.up --remove` that hold something; one that is still declared stays, as `up` says."""
+def removed(name: str, remove: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those of `workspace.up --remove`, as `held` has them; one that is still declared stays, as `up` says."""
     if not remove:
-        return []
-    declared = {desktop.name for desktop in declaration.read_workspace(name).persistent()}
-    return [desktop for desktop in going(name) if desktop in remove and desktop not in declared]
+        return [], []
+    wanted = {*remove} - {desktop.name for desktop in declaration.read_workspace(name).persistent()}
+    going, alone = held(name)
+    return [desktop for desktop in going if desktop in wanted], [desktop for desktop in alone if desktop in wanted]
 
 
 def notice(name: str, desktops: Sequence[str], without: str, *, backup: bool) -> list[str]:

@@ -118,7 +118,7 @@ def test_a_desktop_that_is_destroyed_is_backed_up_and_removed_by_its_name(
     stack: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed, kept = up(monkeypatch), list[Any]()
-    monkeypatch.setattr(final, "going", lambda _: ["first", "second"])
+    monkeypatch.setattr(final, "held", lambda _: (["first", "second"], []))
     monkeypatch.setattr(final, "keep", lambda name, desktops, _: kept.append((name, desktops, stack.read_text())))
     JOBS["desktop.create"](WANTED)
     declared = stack.read_text()
@@ -129,9 +129,21 @@ def test_a_desktop_that_is_destroyed_is_backed_up_and_removed_by_its_name(
     assert removed == ["second", "second"]
 
 
+def test_a_desktop_without_a_machine_to_back_its_data_up_by_is_not_destroyed(
+    stack: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed = up(monkeypatch)
+    JOBS["desktop.create"](WANTED)
+    declared = stack.read_text()
+    monkeypatch.setattr(final, "held", lambda _: (["first"], ["second", "third"]))
+    with pytest.raises(SiteError, match=r"none of second, whose data would go\n.*--remove second --no-backup"):
+        JOBS["desktop.destroy"](WANTED)
+    assert (removed, stack.read_text()) == ([], declared)
+
+
 def test_the_only_desktop_is_refused_before_it_is_backed_up(stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     removed = up(monkeypatch)
-    monkeypatch.setattr(final, "going", lambda _: ["first"])
+    monkeypatch.setattr(final, "held", lambda _: (["first"], []))
     monkeypatch.setattr(final, "keep", lambda *_: pytest.fail("it was backed up"))
     with pytest.raises(ConfigError, match=r"only one[^>]*> .*workspace\.destroy lab"):
         JOBS["desktop.destroy"]({**WANTED, "desktop": "lab.first"})
@@ -145,7 +157,7 @@ def test_a_desktop_whose_last_backup_fails_stays_declared_and_is_told_how_it_goe
         raise SiteError("last backup", "lab/second", "did not boot", without)
 
     removed = up(monkeypatch)
-    monkeypatch.setattr(final, "going", lambda _: ["second"])
+    monkeypatch.setattr(final, "held", lambda _: (["second"], []))
     monkeypatch.setattr(final, "keep", keep)
     JOBS["desktop.create"](WANTED)
     declared = stack.read_text()

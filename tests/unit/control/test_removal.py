@@ -261,7 +261,7 @@ def test_a_destroy_that_was_killed_is_done_by_the_next_try_and_backed_up_as_it_w
         backed_up.append((desktops, declared("first").backup))
 
     backed_up: list[Any] = []
-    monkeypatch.setattr(final, "going", lambda _: ["first", "second"])
+    monkeypatch.setattr(final, "held", lambda _: (["first", "second"], []))
     monkeypatch.setattr(final, "keep", keep)
     engine(machines=["first", "second"])
     done = JOBS[DESTROY]({"workspace": "lab", "desktop": "lab.first"})
@@ -272,7 +272,7 @@ def test_a_destroy_that_was_killed_is_done_by_the_next_try_and_backed_up_as_it_w
 def test_a_destroy_that_was_killed_does_not_begin_again_while_nobody_can_say_what_is_there(
     killed: Path, engine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(final, "going", lambda _: ["first"])
+    monkeypatch.setattr(final, "held", lambda _: (["first"], []))
     monkeypatch.setattr(final, "keep", lambda *_: pytest.fail("it was backed up"))
     engine(asked=MUTE)
     with pytest.raises(SiteError, match="does not start"):

@@ -49,14 +49,14 @@ def listed() -> list[bool]:
 def test_what_a_desktop_holds_is_backed_up_and_verified(
     desk: Desk, stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (said,) = final.notice("lab", final.going("lab"), WITHOUT, backup=True)
+    (said,) = final.notice("lab", final.held("lab")[0], WITHOUT, backup=True)
     assert said.startswith("dev1: backed up to ") and "snapshots are lost" in said
     assert listed() == []
-    final.keep("lab", final.going("lab"), WITHOUT)
+    final.keep("lab", final.held("lab")[0], WITHOUT)
     assert listed() == [True]
     assert "dev1: its last backup is " in capsys.readouterr().err
     # Another is made each time: nobody knows what happened since.
-    final.keep("lab", final.going("lab"), WITHOUT)
+    final.keep("lab", final.held("lab")[0], WITHOUT)
     assert listed() == [True, True]
 
 
@@ -75,9 +75,9 @@ def test_data_of_which_no_backup_can_be_made_does_not_go_unless_it_is_to_have_no
 
 def test_where_nothing_is_there_nothing_is_backed_up(desk: Desk, stack: Stack) -> None:
     stack.machines = set()
-    final.keep("lab", final.going("lab"), WITHOUT)
+    final.keep("lab", final.held("lab")[0], WITHOUT)
     stack.there, stack.machines = False, {"dev1"}
-    assert final.going("lab") == []
+    assert final.held("lab")[0] == []
     assert listed() == []
 
 
@@ -158,14 +158,14 @@ def test_a_place_that_is_not_there_is_named_with_the_way_without(
 def test_a_desktop_that_is_declared_no_more_is_backed_up_too(
     desk: Desk, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack.machines = {"dev1", "dev2"}
+    stack.machines, stack.disks = {"dev1", "dev2"}, {"dev1", "dev3", "dev4"}
     monkeypatch.setattr(type(PLAN), "machines", lambda _: {})
     declared = SimpleNamespace(persistent=lambda: [SimpleNamespace(name="dev2")])
     monkeypatch.setattr(declaration, "read_workspace", lambda _: declared)
     # One that is still declared stays, and one that is not named: `up` says so.
-    assert final.removed("lab", ["dev1", "dev2", "dev3"]) == ["dev1"]
-    assert final.removed("lab", []) == []
-    assert final.going("lab") == ["dev1", "dev2"]
+    assert final.removed("lab", ["dev1", "dev2", "dev3", "dev5"]) == (["dev1"], ["dev3"])
+    assert final.removed("lab", []) == ([], [])
+    assert final.held("lab")[0] == ["dev1", "dev2"]
     final.keep("lab", ["dev1"], WITHOUT)
     (made,) = backup.listing(TARGET)["backups"]
     assert made["verified"] is not None

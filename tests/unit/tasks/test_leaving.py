@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from invoke import Context, Exit
 
+from deskyard.declaration import declaration
 from deskyard.errors import SiteError
 from deskyard.life.backup import backup, final
 from deskyard.tasks import workspace as tasks
@@ -42,7 +44,7 @@ def leaving(monkeypatch: pytest.MonkeyPatch) -> Leaving:
     monkeypatch.setattr(workspace, "destroy", lambda name: leaving.done.append(f"destroy {name}"))
     monkeypatch.setattr(final, "held", lambda _: (list(leaving.there), list(leaving.alone)))
     monkeypatch.setattr(final, "_wanted", lambda _, desktops, __: list(desktops))
-    monkeypatch.setattr(final, "removed", lambda _, remove: [name for name in leaving.there if name in remove])
+    monkeypatch.setattr(declaration, "read_workspace", lambda _: SimpleNamespace(persistent=lambda: []))
     monkeypatch.setattr(final, "notice", leaving.notice)
     monkeypatch.setattr(final, "keep", leaving.keep)
 
@@ -62,6 +64,20 @@ def test_data_without_a_machine_to_back_it_up_by_is_named_and_goes_without_a_bac
     assert leaving.done == []
     tasks.destroy(Context(), "lab", yes=True, backup=False)
     assert leaving.done == [("say", "bare", "dev1", False), "destroy lab"]
+
+
+def test_data_without_a_machine_is_removed_without_a_backup_alone(
+    leaving: Leaving, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leaving.alone = ["bare", "another"]
+    with pytest.raises(Exit):
+        tasks.up(Context(), "lab", remove=["dev1", "bare"])
+    assert leaving.done == []
+    said = capsys.readouterr().err
+    assert "there is none of bare, whose data would go" in said
+    assert "./inv workspace.up lab --remove bare --remove dev1 --no-backup" in said
+    tasks.up(Context(), "lab", remove=["dev1", "bare"], backup=False)
+    assert leaving.done == [("say", "bare", "dev1", False), "up without dev1 bare"]
 
 
 def test_a_workspace_is_backed_up_before_it_is_destroyed(leaving: Leaving) -> None:
