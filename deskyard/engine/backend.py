@@ -179,6 +179,9 @@ class Machines(Protocol):
         by the hypervisor, mostly for want of room) or `stopped`; `desired` is a `Power`.
         """
 
+    def is_there(self, desktop: str) -> bool:
+        """Whether a desktop of this name has a machine, in the Plan or not; raises `SiteError` if nobody can tell."""
+
     def moves(self) -> AbstractContextManager[Moves]:
         """Hear what they do from now on: pushed where the backend can, else looked for at a bounded pace."""
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.declaration import declaration, stack_file
+from deskyard.engine.backend import Machines
 from deskyard.errors import ConfigError, DeskyardError
 from deskyard.host.progress import say
 from deskyard.life import power, snapshot
 from deskyard.life.backup import backup, final
-from deskyard.plan import names
 from deskyard.workspace import last_backups, seating, workspace
 from deskyard.workspace.last_backups import LastBackups
 
@@ -123,8 +123,15 @@ def _gone(name: str, desktops: Sequence[str]) -> list[str]:
     if not desktops:
         return []
     _, machines = power.look_up(name)
-    there = machines.states()
-    return [desktop for desktop in desktops if names.domain(name, desktop) not in there]
+    return [desktop for desktop in desktops if not _is_there(machines, desktop)]
+
+
+def _is_there(machines: Machines, desktop: str) -> bool:
+    """Whether a desktop has a machine; so does that of which nobody can tell."""
+    try:
+        return machines.is_there(desktop)
+    except DeskyardError:
+        return True
 
 
 def _site(name: str) -> str:

@@ -114,6 +114,20 @@ class Stack:
         (self.machines.folder / "machines" / self.name).rmdir()
 
 
+class Found:
+    """The machines of a workspace; as real ones, they tell states of those alone that are declared."""
+
+    def __init__(self, machines: Machines, name: str) -> None:
+        self.machines, self.name = machines, name
+
+    def states(self) -> dict[str, Power]:
+        planned = {desktop.machine.domain for desktop in declaration.read(self.name).plan.desktops}
+        return {domain: power for domain, power in _desired(self.machines, self.name).items() if domain in planned}
+
+    def is_there(self, desktop: str) -> bool:
+        return desktop in self.machines.there(self.name)
+
+
 def check(_: LibvirtBackend, declared: Declared) -> None:
     """Of what this machine's backend checks, what needs neither images nor machines."""
     preflight._other_workspaces(declared)
@@ -143,7 +157,7 @@ def stand_in(folder: Path, put: Callable[[Any, str, Any], object]) -> Machines:
     put(final, "keep", machines.keep)
     put(snapshot, "listing", lambda target: {"desktop": target, "snapshots": []})
     put(backup, "survivors", lambda name: [f"{name}: none"])
-    put(power, "look_up", lambda name: (None, SimpleNamespace(states=lambda: _desired(machines, name))))
+    put(power, "look_up", lambda name: (None, Found(machines, name)))
     return machines
 
 

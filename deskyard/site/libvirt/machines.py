@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import libvirt
 
 from deskyard.host.vm.agent_answer import HELD, held
+from deskyard.plan import names
 from deskyard.plan.power import Load, Power
 from deskyard.plan.snapshot import Snapshot
 from deskyard.plan.workspace import WorkspacePlan
@@ -43,12 +44,18 @@ class LibvirtMachines:
     def __init__(self, plan: WorkspacePlan) -> None:
         machines = [*plan.machines().values(), *(seat.machine for seat in plan.seats)]
         self._names = [machine.domain for machine in machines]
+        self._workspace = plan.name
         emulated = plan.accelerator == "tcg"
         self._shutdown_seconds = power.EMULATED_SHUTDOWN_SECONDS if emulated else power.SHUTDOWN_SECONDS
 
     def states(self) -> dict[str, dict[str, Any]]:
         """State, what it is wanted to be, and size of each machine that is there."""
         return self._of_each(_state)
+
+    def is_there(self, desktop: str) -> bool:
+        """Whether a desktop has a machine, declared or not; raises `SiteError` if nobody can tell."""
+        with daemon.connection() as link:
+            return names.domain(self._workspace, desktop) in {found.name() for found in link.listAllDomains()}
 
     def moves(self) -> AbstractContextManager[moves.LibvirtMoves]:
         """Hear what they do, as libvirt tells it."""

@@ -71,12 +71,17 @@ class ClusterMachines:
         self._owners = owners
         mine = {domain: view.machine_of(owner) for domain, owner in owners.items()}
         self._found = {domain: machine for domain, machine in mine.items() if machine is not None}
+        self._view, self._plan = view, plan
 
     def states(self) -> dict[str, dict[str, Any]]:
         """State, what it is wanted to be, and size of each machine that is there."""
         return {
             domain: state for (domain, _), state in ask_each(self._found.items(), lambda item: self._state(item[1]))
         }
+
+    def is_there(self, desktop: str) -> bool:
+        """Whether a desktop had a machine when these were looked up, declared or not."""
+        return self._view.machine_of(Owner(self._plan.site, self._plan.name, desktop)) is not None
 
     @contextmanager
     def moves(self) -> Iterator[ClusterMoves]:

@@ -15,7 +15,7 @@ from deskyard.life.backup import final
 from deskyard.plan.pool.seat import Claim
 from deskyard.workspace import turn, workspace
 from deskyard.workspace.seats import Seats
-from tests.control.founded import Machines, environment, stand_in
+from tests.control.founded import Found, Machines, environment, stand_in
 from tests.control.founded import Stack as Remembered
 from tests.unit.workspace.disposables import Disposables, declared
 
@@ -159,6 +159,34 @@ def test_a_removal_that_failed_half_way_can_be_asked_again(machines: Machines, s
     # What is left has run since; what is gone has its backup.
     assert steps[-2:] == ["backed up lab.zzz", "destroyed lab.zzz"]
     assert declaration.stack_names() == []
+
+
+def test_a_desktop_that_nobody_declares_is_backed_up_again_by_the_next_removal(
+    machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.make("lab", ["left"])
+    with monkeypatch.context() as within:
+        killed_at(within, Remembered, "check_passphrase", lambda number: number == 1)
+        with pytest.raises(KeyboardInterrupt):
+            removal.remove("lab", [*BOTH, "left"], "op_1")
+    # It runs on.
+    removal.remove("lab", [*BOTH, "left"], "op_2")
+    assert [step for step in steps if step.startswith("backed up")] == [*ALL[:2], "backed up lab.left"] * 2
+
+
+def test_a_machine_of_which_nobody_can_tell_whether_it_is_there_counts_as_there(
+    machines: Machines, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(_found: Found, _desktop: str) -> bool:
+        raise SiteError("hypervisor", "qemu:///system", "does not answer", "run ./inv site.up")
+
+    monkeypatch.setattr(Found, "is_there", silent)
+    with monkeypatch.context() as within:
+        killed_at(within, Machines, "remove", lambda number: number == 1)
+        with pytest.raises(KeyboardInterrupt):
+            removal.remove("lab", BOTH, "op_1")
+    removal.remove("lab", BOTH, "op_2")
+    assert [step for step in steps if step.startswith("backed up")] == ALL[:2] * 2
 
 
 def test_what_the_engine_still_knows_of_a_machine_that_went_behind_its_backup_is_not_backed_up(
