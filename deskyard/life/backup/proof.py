@@ -47,5 +47,9 @@ def judge(found: Backup, write: Callable[[Backup], None], attempt: Callable[[], 
             write(plan.with_verdict(found, None))
         raise
     proved = plan.with_verdict(found, int(time.time()))
-    write(proved)
+    try:
+        write(proved)
+    except DeskyardError as error:
+        reason = f"was tried out and is whole, but that could not be written down: {error.reason}"
+        raise SiteError("backup", found.id, reason, error.remedy) from error
     return proved

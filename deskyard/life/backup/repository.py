@@ -23,8 +23,10 @@ from deskyard.plan.backup import Backup, Disk, NoVerdict, Source
 from deskyard.site.files import read_site
 
 SHORT_SECONDS, LONG_SECONDS = 600.0, 24 * 3600.0
-# A backup of another desktop keeps the repository from being changed otherwise.
-LOCK_WAIT = "1h"
+# A backup of another desktop keeps the repository from being changed otherwise: so long it is waited for.
+LOCK_SECONDS = 3600.0
+# What takes no lock, and waits for nobody's.
+LOCKLESS = {"--no-lock", "init", "unlock"}
 ABSENT, LOCKED, WRONG_KEY, INTERRUPTED = 10, 11, 12, 130
 TAIL_LINES = 25
 # What is said of the way to a backup, or of the disk that it is restored to, and of no backup; in small letters.
@@ -74,7 +76,7 @@ class Repository:
             made = not self.key.exists()
             if made:
                 write_secret(self.key, secrets.token_urlsafe(32).encode())
-            answer = self._restic("cat", "config", check=False)
+            answer = self._restic("cat", "config", "--no-lock", check=False)
             try:
                 if answer.code == ABSENT:
                     self._init()
@@ -130,7 +132,8 @@ class Repository:
 
     def tag(self, backup: Backup) -> None:
         """Write anew what is said of a backup."""
-        self._restic("tag", *(part for tag in backup.tags for part in ("--set", tag)), backup.manifest)
+        tags = [part for tag in backup.tags for part in ("--set", tag)]
+        self._restic("tag", *tags, backup.manifest, on_line=_say_that_it_waits)
 
     def restore(self, disk: Disk, folder: Path) -> Path:
         """Restore a disk into a folder, with holes where it is empty; each piece is checked against its hash.
@@ -153,18 +156,18 @@ class Repository:
     def outdated(self, desktop: str, policy: Mapping[str, int]) -> list[str]:
         """The manifests of a desktop that a policy does not keep."""
         mine = ["--tag", f"{plan.MANIFEST},desktop={desktop}", "--group-by", ""]
-        answer = self._restic("forget", "--dry-run", "--json", *mine, *plan.kept(policy))
+        answer = self._restic("forget", "--dry-run", "--no-lock", "--json", *mine, *plan.kept(policy))
         groups = json.loads(answer.stdout or "[]")
         return [str(row["id"]) for group in groups for row in group.get("remove") or ()]
 
     def forget(self, snapshots: Sequence[str]) -> None:
         """Drop snapshots; what only they held stays until `prune`."""
         if snapshots:
-            self._restic("forget", *snapshots)
+            self._restic("forget", *snapshots, on_line=_say_that_it_waits)
 
     def prune(self) -> None:
         """Delete what no snapshot holds."""
-        self._restic("prune", timeout=LONG_SECONDS)
+        self._restic("prune", timeout=LONG_SECONDS, on_line=_say_that_it_waits)
 
     @property
     def _made_by(self) -> list[str]:
@@ -216,8 +219,11 @@ class Repository:
         check: bool = True,
         on_line: Callable[[str], None] | None = None,
     ) -> Result:
+        if LOCKLESS.isdisjoint(arguments):
+            timeout += LOCK_SECONDS
         # Machines that somebody works on come first.
-        start = ["nice", "-n", "10", str(locate("restic")), "--repo", self.location, "--retry-lock", LOCK_WAIT]
+        start = ["nice", "-n", "10", str(locate("restic")), "--repo", self.location]
+        start += ["--retry-lock", f"{LOCK_SECONDS:.0f}s"]
         start += reach.options(self.location) if self.bucket is None else self.bucket.options()
         env = {
             "RESTIC_PASSWORD_FILE": str(self.key),
@@ -245,6 +251,12 @@ def repository_of(site: str, workspace: str) -> Repository:
 def file_of(target: str) -> str:
     """The file that a disk is in a snapshot of restic."""
     return f"{target}.raw"
+
+
+def _say_that_it_waits(line: str) -> None:
+    """Say what restic says while another has the repository."""
+    if "already locked" in line:
+        say(f"    backups: {line.strip()}")
 
 
 class _Progress:

@@ -4,11 +4,17 @@ import os
 import random
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deskyard.errors import CommandError, ConfigError, DeskyardError, SiteError
+from deskyard.host import command
+from deskyard.host.command import Result
+from deskyard.host.deadline import Deadline
 from deskyard.life.backup.repository import Repository, repository_of
 from deskyard.plan import backup as plan
 from deskyard.plan.backup import Backup, NoVerdict, Source
@@ -149,6 +155,7 @@ def test_restore_that_takes_too_long_says_nothing_of_the_backup(
     backup = keep(repository, disk)
     restic_that(monkeypatch, tmp_path, "exec sleep 60")
     monkeypatch.setattr("deskyard.life.backup.repository.LONG_SECONDS", 0.2)
+    monkeypatch.setattr("deskyard.life.backup.repository.LOCK_SECONDS", 0.0)
     with pytest.raises(NoVerdict, match="did not end"):
         repository.restore(backup.disks[0], tmp_path / "restored")
 
@@ -167,6 +174,80 @@ def test_killed_run_leaves_others_whole_and_the_next_one_works(repository: Repos
     assert list(Path(repository.location, "locks").iterdir()) == []
     repository.prune()
     assert listed(repository) == [before]
+
+
+class Watched:
+    """Every call of restic, by its arguments and the time that it has; the time is cut so that a test ends."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[str], float]] = []
+
+    def __call__(self, argv: list[str], *, timeout: float, **named: Any) -> Result:
+        self.calls.append((argv, timeout))
+        return command.run(argv, timeout=min(timeout, 120.0), **named)
+
+
+@pytest.fixture
+def watched(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    watched = Watched()
+    monkeypatch.setattr("deskyard.life.backup.repository.run", watched)
+    return watched
+
+
+@contextmanager
+def at_a_backup(repository: Repository) -> Iterator[subprocess.Popen[bytes]]:
+    """Another desktop's backup, which reads what nobody writes until its input is closed."""
+    env = {**os.environ, "RESTIC_PASSWORD_FILE": str(repository.key)}
+    argv = [str(RESTIC), "--repo", repository.location, "backup", "--stdin", "--stdin-filename", "vda.raw"]
+    locks = Path(repository.location, "locks")
+    with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as slow:
+        try:
+            assert Deadline(60).wait_for(lambda: any(locks.iterdir()), 0.05)
+            yield slow
+        finally:
+            assert slow.stdin is not None
+            slow.stdin.close()
+            slow.wait(timeout=60)
+
+
+def test_verdict_waits_for_a_backup_of_another_desktop_and_says_so(
+    repository: Repository, disk: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, said = keep(repository, disk), list[str]()
+    with at_a_backup(repository) as slow:
+
+        def heard(line: str) -> None:
+            said.append(line)
+            assert slow.stdin is not None
+            slow.stdin.close()
+
+        monkeypatch.setattr("deskyard.life.backup.repository.say", heard)
+        repository.tag(plan.with_verdict(backup, 5))
+    assert [backup.verified for backup in listed(repository)] == [5]
+    assert any("already locked, waiting" in line for line in said)
+
+
+def test_whoever_only_looks_waits_for_nobody(repository: Repository, disk: Path, watched: Watched) -> None:
+    older, newer = keep(repository, disk), keep(repository, disk, "b", made=2)
+    with at_a_backup(repository) as slow:
+        assert repository.outdated("dev1", {"last": 1}) == [older.manifest]
+        assert not repository.prepare()
+        assert slow.poll() is None
+    assert listed(repository) == [older, newer]
+
+
+def test_what_waits_for_a_lock_has_the_time_to(repository: Repository, disk: Path, watched: Watched) -> None:
+    backup = keep(repository, disk)
+    repository.prepare()
+    repository.tag(plan.with_verdict(backup, 5))
+    repository.outdated("dev1", {"last": 1})
+    repository.forget([backup.manifest])
+    repository.prune()
+    waiting = {name for argv, timeout in watched.calls if timeout > 3600 for name in argv}
+    assert {"backup", "tag", "forget", "prune"} <= waiting
+    others = [argv for argv, timeout in watched.calls if timeout <= 3600]
+    assert [argv for argv in others if not {"--no-lock", "unlock"} & {*argv}] == []
+    assert all(argv[argv.index("--retry-lock") + 1] == "3600s" for argv, _ in watched.calls)
 
 
 def test_verdict_is_kept_and_can_be_taken_back(repository: Repository, disk: Path) -> None:
