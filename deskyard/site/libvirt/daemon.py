@@ -6,11 +6,12 @@ here, in a network namespace of their own, so that bridges and firewall rules ne
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import libvirt
 
@@ -19,7 +20,8 @@ from deskyard.host.background import Background
 from deskyard.host.deadline import Deadline
 from deskyard.host.lock import alone
 from deskyard.host.places import places
-from deskyard.site.libvirt import net_namespace, power
+from deskyard.host.progress import say
+from deskyard.site.libvirt import net_namespace, power, storage
 
 URI = "qemu:///system"
 START_SECONDS = 60.0
@@ -80,7 +82,7 @@ def _up(accelerator: str) -> None:
 def down(*, force: bool = False) -> None:
     """End the private hypervisor; refuses while desktops run, unless `force` shuts them down first.
 
-    The memory of what is paused goes to disk.
+    The memory of what is halted goes to disk before; raises `SiteError` if there it cannot be kept.
     """
     if answers():
         if namespace() is None:
@@ -189,18 +191,46 @@ def _stop_guests(link: Any, *, force: bool) -> None:
     if active and not force:
         names = ", ".join(sorted(domain.name() for domain in active))
         raise SiteError("site", "local", f"these machines run: {names}", "add --yes to shut them down first")
-    for domain in active:
+    # A halted guest hears nothing, and its memory would be lost. Of one that is not defined none can be kept.
+    halted = [domain for domain in active if domain.isPersistent() and power.state(domain) in ("paused", "io-error")]
+    if halted:
+        _keep_memory(halted)
+    _shut_down([domain for domain in active if domain not in halted])
+
+
+def _keep_memory(halted: Sequence[Any]) -> None:
+    """Write the memory of these machines to disk; raises `SiteError` for what cannot be kept, before any is stopped."""
+    try:
+        storage.require_room(sum(domain.maxMemory() for domain in halted) * 1024)
+        for domain in halted:
+            power.pause(domain, to_disk=True)
+    except (SiteError, libvirt.libvirtError) as error:
+        names = ", ".join(sorted(domain.name() for domain in halted if domain.isActive()))
+        why = error.reason if isinstance(error, SiteError) else error
+        reason = f"these are halted, and their memory cannot be kept: {names}: {why}"
+        remedy = "mend that; or ./inv desktop.resume each, or desktop.stop --force, which drops its memory"
+        raise SiteError("site", "local", reason, remedy) from error
+
+
+def _shut_down(running: Sequence[Any]) -> None:
+    """Let guests shut down, and pull the plug of those that do not in time."""
+    seconds = 0.0
+    for domain in running:
         with contextlib.suppress(libvirt.libvirtError):
-            if power.state(domain) == "paused":
-                # A halted guest hears nothing, and its memory would be lost.
-                domain.managedSave()
-            else:
-                domain.shutdown()
-    deadline = Deadline(60)
-    for domain in active:
+            seconds = max(seconds, _patience(domain))
+            domain.shutdown()
+    deadline = Deadline(seconds)
+    for domain in running:
         with contextlib.suppress(libvirt.libvirtError):
             if not deadline.wait_for(partial(_is_off, domain), 0.5):
+                say(f"    {domain.name()} did not shut down within {seconds:.0f} s: its plug is pulled")
                 domain.destroy()
+
+
+def _patience(domain: Any) -> float:
+    """How long a guest may take to shut down, in seconds."""
+    emulated = ElementTree.fromstring(domain.XMLDesc(0)).get("type") == "qemu"
+    return power.EMULATED_SHUTDOWN_SECONDS if emulated else power.SHUTDOWN_SECONDS
 
 
 def _is_off(domain: Any) -> bool:

@@ -262,3 +262,49 @@ def test_end_of_the_hypervisor_keeps_the_memory_of_what_is_paused(domain: Domain
         power.pause(domain, to_disk=False)
     daemon._stop_guests(domain.connect(), force=True)
     assert power.state(domain) == state
+    # What was halted goes on at the next start.
+    power.start(domain)
+    assert power.state(domain) == "running"
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_end_of_the_hypervisor_stops_nothing_while_memory_of_what_is_paused_cannot_be_kept(
+    domain: Domain, monkeypatch: pytest.MonkeyPatch, busy: bool
+) -> None:
+    def no_room(_: int = 0) -> None:
+        raise SiteError("storage", "/pool", "1 MiB are free", "add a disk")
+
+    def refused(_: int) -> None:
+        raise libvirt.libvirtError("a job is at it")
+
+    power.pause(domain, to_disk=False)
+    if busy:
+        monkeypatch.setattr(domain, "managedSave", refused, raising=False)
+    else:
+        monkeypatch.setattr(storage, "require_room", no_room)
+    link = domain.connect()
+    other = link.createXML(XML.replace(NAME, f"{NAME}-other"))
+    try:
+        listed = SimpleNamespace(listAllDomains=lambda _: [other, domain])
+        reason = "a job is at it" if busy else "1 MiB are free"
+        with pytest.raises(SiteError, match=rf"cannot be kept: {NAME}: {reason}\n.*desktop\.stop --force"):
+            daemon._stop_guests(listed, force=True)
+        assert (power.state(domain), power.state(other)) == ("paused", "running")
+    finally:
+        other.destroy()
+
+
+def test_end_of_the_hypervisor_names_the_machine_whose_plug_it_pulls(
+    domain: Domain, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(power, "SHUTDOWN_SECONDS", 0.0)
+    monkeypatch.setattr(domain, "shutdown", lambda: None, raising=False)
+    daemon._stop_guests(SimpleNamespace(listAllDomains=lambda _: [domain]), force=True)
+    assert power.state(domain) == "stopped"
+    assert f"{NAME} did not shut down within 0 s: its plug is pulled" in capsys.readouterr().err
+
+
+def test_an_emulated_guest_has_the_time_to_shut_down_that_it_has_alone() -> None:
+    kinds = [SimpleNamespace(XMLDesc=lambda _, kind=kind: f"<domain type='{kind}'/>") for kind in ("qemu", "kvm")]
+    found = [daemon._patience(domain) for domain in kinds]
+    assert found == [power.EMULATED_SHUTDOWN_SECONDS, power.SHUTDOWN_SECONDS]
