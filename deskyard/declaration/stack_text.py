@@ -1,6 +1,7 @@
 """The text of a stack file, edited in one place; the whole is checked before it takes the old one's."""
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -49,7 +50,10 @@ def save(path: Path, text: str, key: str) -> None:
         if _without(key, load_yaml(path)) != _without(key, after):
             raise ConfigError("file", str(path), "cannot be edited without changing more", f"edit {key} by hand")
         check_content(path.name.split(".")[1], after, path.name)
-        fresh.chmod(path.stat().st_mode & 0o777)
+        before = path.stat()
+        if os.geteuid() == 0:
+            os.chown(fresh, before.st_uid, before.st_gid, follow_symlinks=False)
+        fresh.chmod(before.st_mode & 0o777)
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from typing import Any
 from deskyard.errors import HostError
 from deskyard.host import offspring
 from deskyard.host.deadline import Deadline
+from deskyard.host.secret_file import make_folder, opened
 
 END_SECONDS = 10.0
 
@@ -54,8 +55,8 @@ class Background:
         if self.runs(argv):
             return
         self.stop()
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.log_file.open("ab") as log:
+        make_folder(self.folder)
+        with os.fdopen(opened(self.log_file, os.O_WRONLY | os.O_APPEND, 0o644), "ab") as log:
             try:
                 process = subprocess.Popen(
                     list(argv),
@@ -69,7 +70,8 @@ class Background:
             except FileNotFoundError as error:
                 raise HostError("program", argv[0], "is not installed", "run ./inv host.prepare") from error
         record = {"pid": process.pid, "started": start_time(process.pid), "argv": list(argv)}
-        self.pid_file.write_text(json.dumps(record))
+        with os.fdopen(opened(self.pid_file, os.O_WRONLY | os.O_TRUNC, 0o644), "w") as file:
+            file.write(json.dumps(record))
 
     def stop(self) -> None:
         """End the program if it is ours and running; forget the pid file."""

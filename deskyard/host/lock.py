@@ -1,12 +1,15 @@
 """Keeps other runs out for a moment: two workspaces may come up at once."""
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from deskyard.errors import HostError
 from deskyard.host.places import places
 from deskyard.host.progress import say
+from deskyard.host.secret_file import make_folder, opened
 
 
 @contextmanager
@@ -17,9 +20,9 @@ def alone(what: str, *, shared: bool = False, at_once: bool = False, waiting: st
     `at_once` it is a `HostError`.
     """
     folder = places().state / "locks"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(folder)
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    with (folder / what).open("w") as file:
+    with os.fdopen(_opened(folder / what)) as file:
         try:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -30,3 +33,11 @@ def alone(what: str, *, shared: bool = False, at_once: bool = False, waiting: st
                 say(f"    {waiting}")
             fcntl.flock(file, kind)
         yield
+
+
+def _opened(path: Path) -> int:
+    try:
+        return opened(path, os.O_RDWR, 0o644)
+    except PermissionError:
+        # Another account made it, as an older release did by sudo. Only NFS wants a file to be written for its lock.
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)

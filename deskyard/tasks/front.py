@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from invoke import Exit, task
 
-from deskyard.errors import ConfigError, DeskyardError
+from deskyard.errors import ConfigError, DeskyardError, HostError
 from deskyard.host.changes import DONE, FAILED, INTERRUPTED, RUNNING, Option, Run, Spool
+from deskyard.host.places import places
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,10 +103,11 @@ def command(*args: Any, changes: Changes | Unnoted, **options: Any) -> Callable[
             try:
                 with _ended_as_by_ctrl_c():
                     return _noted(changes, body, positional, named)
-            except DeskyardError as error:
+            except (DeskyardError, PermissionError) as error:
+                fault = error if isinstance(error, DeskyardError) else _of_another(error)
                 if named.get("json"):
-                    show({"error": error.as_dict()}, as_json=True)
-                print(f"error: {error}", file=sys.stderr)
+                    show({"error": fault.as_dict()}, as_json=True)
+                print(f"error: {fault}", file=sys.stderr)
                 raise Exit(code=1) from error
             except KeyboardInterrupt:
                 print("\nstopped; the same command goes on from here", file=sys.stderr)
@@ -147,6 +150,15 @@ def _noted(changes: Changes | Unnoted, body: Callable[..., T], positional: Any, 
     if done or not by_timer:
         _note(run, DONE)
     return done
+
+
+def _of_another(error: PermissionError) -> HostError:
+    """The fault of a file of the user's state that belongs to another account; raises what is none."""
+    state = places().state
+    if not isinstance(error.filename, str) or not Path(error.filename).is_relative_to(state):
+        raise error
+    remedy = f"give {state} to who runs the tasks (chown -R), as where one was run by sudo"
+    return HostError("state", error.filename, str(error.strerror), remedy)
 
 
 def _arguments(body: Callable[..., Any], positional: Any, named: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from deskyard.host.lock import alone
 from deskyard.host.places import Stamp, places, stamp
-from deskyard.host.secret_file import write_secret
+from deskyard.host.secret_file import make_folder, opened, write_secret
 from deskyard.plan.pool import seat
 from deskyard.plan.pool.seat import Entry, Seated
 
@@ -32,9 +32,9 @@ class Ledger:
 
     def note(self, entry: Entry) -> bool:
         """Add a line; it is on the disk when this ends. Nobody is faster: who decides holds the lock."""
-        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._file.parent)
         new = not self._file.exists()
-        handle = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        handle = opened(self._file, os.O_RDWR | os.O_APPEND)
         try:
             # A killed writer may have left half a line.
             size = os.fstat(handle).st_size
