@@ -7,7 +7,8 @@ from deskyard.declaration.declaration import PROJECT
 from deskyard.declaration.stack_text import changing, config_nodes, inserted, save
 from deskyard.model.egress import normal_entry
 
-KEY = f"{PROJECT}:egress_allow"
+NAME = "egress_allow"
+KEY = f"{PROJECT}:{NAME}"
 BESIDE = f"{PROJECT}:egress"
 
 
@@ -29,7 +30,8 @@ def declare(path: Path, entry: str) -> bool:
         fresh = inserted(lines, last + 1, [f"{dash}- {_quoted(entry)}\n"])
     else:
         mark = config[BESIDE].start_mark
-        indent = lines[mark.line].partition(PROJECT)[0]
+        line = lines[mark.line]
+        indent = line[: len(line) - len(line.lstrip())]
         fresh = inserted(lines, mark.line + 1, [f"{indent}{KEY}:\n", f"{indent}  - {_quoted(entry)}\n"])
     save(path, fresh, KEY)
     return True
@@ -50,7 +52,8 @@ def undeclare(path: Path, entry: str) -> bool:
     else:
         gone = {item.start_mark.line for item in listed.value if item not in kept}
         if not kept:
-            gone.add(next(number for number, line in enumerate(lines) if line.lstrip().startswith(f"{KEY}:")))
+            above = range(listed.start_mark.line, -1, -1)
+            gone.add(next(number for number in above if lines[number].lstrip().startswith((f"{KEY}:", f"{NAME}:"))))
         fresh = "".join(line for number, line in enumerate(lines) if number not in gone)
     save(path, fresh, KEY)
     return True

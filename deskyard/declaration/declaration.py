@@ -125,11 +125,16 @@ def _content(name: str) -> Any:
     return load_yaml(path) or {}
 
 
+def whole_key(key: str) -> str:
+    """A key of a stack file by its whole name: the engine takes one without a project's name for this project's."""
+    return key if ":" in key else f"{PROJECT}:{key}"
+
+
 def written(name: str) -> dict[str, Any] | None:
-    """The keys of workspace `name` as they are written, mistakes and all; None if the file maps none."""
+    """What is written for workspace `name` by whole keys, mistakes and all; None if the file maps none."""
     content = _content(name)
     config = content.get("config") if isinstance(content, dict) else None
-    return config if isinstance(config, dict) else None
+    return {whole_key(str(key)): value for key, value in config.items()} if isinstance(config, dict) else None
 
 
 def site_of(name: str) -> Site:
@@ -140,7 +145,7 @@ def site_of(name: str) -> Site:
 def site_name(name: str) -> str:
     """The name of that site."""
     values = written(name) or {}
-    return str(values.get(f"{PROJECT}:site", values.get("site", Workspace.model_fields["site"].default)))
+    return str(values.get(f"{PROJECT}:site", Workspace.model_fields["site"].default))
 
 
 def check_content(name: str, content: Any, source: str) -> Workspace:

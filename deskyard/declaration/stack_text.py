@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import yaml
 
-from deskyard.declaration.declaration import check_content
+from deskyard.declaration.declaration import check_content, whole_key
 from deskyard.errors import ConfigError
 from deskyard.host.lock import alone
 from deskyard.model.base import load_yaml
@@ -29,10 +29,10 @@ def changing(edit: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[Pa
 
 
 def config_nodes(text: str) -> dict[str, Any]:
-    """The nodes of the configuration by key, which know where they stand."""
+    """The nodes of the configuration by whole keys, which know where they stand."""
     root: Any = yaml.compose(text, yaml.SafeLoader)
     config = next(value for key, value in root.value if key.value == "config")
-    return {key.value: value for key, value in config.value}
+    return {whole_key(key.value): value for key, value in config.value}
 
 
 def inserted(lines: list[str], at: int, fresh: list[str]) -> str:
@@ -60,4 +60,4 @@ def save(path: Path, text: str, key: str) -> None:
 
 
 def _without(key: str, content: Any) -> Any:
-    return {**content, "config": {name: value for name, value in content["config"].items() if name != key}}
+    return {**content, "config": {name: value for name, value in content["config"].items() if whole_key(name) != key}}

@@ -35,7 +35,7 @@ from deskyard.workspace import copies, readiness, turn, workspace
 from deskyard.workspace.copies import Begun
 
 # The list of desktops in a stack file.
-LISTS = (f"{PROJECT}:desktops", "desktops")
+LIST = f"{PROJECT}:desktops"
 # Lines of a declaration that are the first desktop's alone: its name and place, and what its owner gave that one.
 OWN = {"name", "host_number", "keys", "customise", "lifetime"}
 RENEWED = (
@@ -185,11 +185,11 @@ def _declared(space: str, source: str, new: str) -> tuple[Declared, Mapping[str,
     if any(desktop.name == new for desktop in written.desktops):
         return declaration.declared(written), {}
     config = declaration.written(space) or {}
-    listed = next(config[key] for key in LISTS if key in config)
+    listed = config[LIST]
     (first,) = (entry for entry in listed if entry.get("name") == source)
     entry = {"name": new, **{key: value for key, value in first.items() if key not in OWN}}
     # As a whole: some names are no desktop's, and a workspace has so many desktops at most.
-    content = {"config": {**{key: config[key] for key in config if key not in LISTS}, "desktops": [*listed, entry]}}
+    content = {"config": {**config, LIST: [*listed, entry]}}
     return declaration.declared(declaration.check_content(space, content, declaration.stack_file(space).name)), entry
 
 

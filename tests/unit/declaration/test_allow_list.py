@@ -31,6 +31,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "Pulumi.demo.yaml"
 
 
+# The engine takes a key without a project's name for ours.
+@pytest.mark.parametrize("prefix", ["deskyard:", ""], ids=["whole keys", "bare keys"])
 @pytest.mark.parametrize(
     ("before", "entry", "after"),
     [
@@ -42,16 +44,28 @@ def path(tmp_path: Path) -> Path:
     ],
     ids=["no list", "wildcard", "list", "empty", "in brackets"],
 )
-def test_one_entry_more_and_back_again(path: Path, before: str, entry: str, after: str | None) -> None:
-    path.write_text(HEAD + before + TAIL)
+def test_one_entry_more_and_back_again(path: Path, before: str, entry: str, after: str | None, prefix: str) -> None:
+    def text(listed: str) -> str:
+        return (HEAD + listed + TAIL).replace("deskyard:", prefix)
+
+    path.write_text(text(before))
     assert declare(path, entry)
-    written = HEAD + (after or "  deskyard:egress_allow: [x.org, 'y.org', a.b.org] # both\n") + TAIL
+    written = text(after or "  deskyard:egress_allow: [x.org, 'y.org', a.b.org] # both\n")
+    if not before:
+        written = written.replace(f"  {prefix}egress_allow:", "  deskyard:egress_allow:")
     assert path.read_text() == written
     assert not declare(path, entry)
     assert path.read_text() == written
     assert undeclare(path, entry)
-    assert path.read_text() == HEAD + before + TAIL
+    assert path.read_text() == text(before)
     assert not undeclare(path, entry)
+
+
+def test_the_last_entry_of_bare_keys_goes_with_its_key(path: Path) -> None:
+    text = (HEAD + TAIL).replace("deskyard:", "")
+    path.write_text(text.replace("  desktops:", "  egress_allow:\n    # one\n    - a.example.org\n  desktops:"))
+    assert undeclare(path, "a.example.org")
+    assert path.read_text() == text.replace("  desktops:", "    # one\n  desktops:")
 
 
 def test_comments_of_others_stay_when_an_entry_goes(path: Path) -> None:

@@ -30,7 +30,10 @@ FLOW = HEAD + "  deskyard:desktops: [{name: first, tier: pro}, {name: second}]\n
 LAST = HEAD + "  deskyard:desktops:\n  - name: first\n  - {name: second}"
 
 
-@pytest.fixture(params=[BLOCK, FLOW, LAST], ids=["block", "flow", "at the end"])
+BARE = BLOCK.replace("deskyard:", "")
+
+
+@pytest.fixture(params=[BLOCK, FLOW, LAST, BARE], ids=["block", "flow", "at the end", "bare keys"])
 def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "Pulumi.lab.yaml"
     path.write_text(request.param)

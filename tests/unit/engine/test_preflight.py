@@ -53,6 +53,15 @@ def test_overlapping_network_of_another_workspace_is_refused(declared: Declared,
         preflight._other_workspaces(declared)
 
 
+def test_a_network_and_a_port_that_are_written_by_bare_keys_are_taken_too(declared: Declared, tmp_path: Path) -> None:
+    _stack(tmp_path, "other", "10.80.1.0/24", 18555)
+    path = tmp_path / "Pulumi.other.yaml"
+    path.write_text(path.read_text().replace("deskyard:", ""))
+    assert preflight.network_and_port("other") == (IPv4Network("10.80.1.0/24"), 18555)
+    with pytest.raises(ConfigError, match="overlaps workspace 'other'"):
+        preflight._other_workspaces(declared)
+
+
 def test_port_of_another_workspace_is_refused(declared: Declared, tmp_path: Path) -> None:
     _stack(tmp_path, "other", "10.80.2.0/24", declared.workspace.gateway_port)
     with pytest.raises(ConfigError, match="gateway port of workspace 'other'"):
