@@ -125,7 +125,7 @@ def answers() -> bool:
 
 @contextlib.contextmanager
 def connection(uri: str = URI) -> Iterator[Any]:
-    """A connection to libvirt, closed at the end; raises `SiteError` if nothing answers."""
+    """A connection to libvirt, closed at the end; raises `SiteError` if nothing answers, or for what it refuses."""
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     try:
         link = libvirt.open(uri)
@@ -133,8 +133,12 @@ def connection(uri: str = URI) -> Iterator[Any]:
         raise SiteError("hypervisor", uri, str(error), "run ./inv site.up") from error
     try:
         yield link
+    except libvirt.libvirtError as error:
+        raise SiteError("hypervisor", uri, str(error), "mend that, or run ./inv site.up; then run it again") from error
     finally:
-        link.close()
+        # One that broke does not close.
+        with contextlib.suppress(libvirt.libvirtError):
+            link.close()
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from deskyard.site.libvirt.backup import swap
 from deskyard.site.libvirt.backup.backups import LibvirtBackups
 from deskyard.site.libvirt.documents import GIB
 from deskyard.site.libvirt.limits import memory
+from deskyard.site.libvirt.link import gone_is_fine
 from deskyard.site.libvirt.system_disk import LibvirtSystemDisk
 
 T = TypeVar("T")
@@ -185,8 +186,14 @@ class LibvirtMachines:
     def _of_each(self, ask: Callable[[Any], T]) -> dict[str, T]:
         if not daemon.answers():
             return {}
+        answers = {}
         with daemon.connection() as link:
-            return {found.name(): ask(found) for found in link.listAllDomains() if found.name() in self._names}
+            for found in link.listAllDomains():
+                if found.name() in self._names:
+                    # One of a seat may go meanwhile.
+                    with gone_is_fine():
+                        answers[found.name()] = ask(found)
+        return answers
 
 
 def _state(domain: Any) -> dict[str, Any]:

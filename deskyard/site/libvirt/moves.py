@@ -65,9 +65,12 @@ def listening(domains: Iterable[str], uri: str = daemon.URI) -> Iterator["Libvir
         try:
             yield heard
         finally:
-            link.unregisterCloseCallback()
+            # A connection that broke refuses it, which is no reason to hide why the block ended.
+            with suppress(libvirt.libvirtError):
+                link.unregisterCloseCallback()
             for number in numbers:
-                link.domainEventDeregisterAny(number)
+                with suppress(libvirt.libvirtError):
+                    link.domainEventDeregisterAny(number)
 
 
 class LibvirtMoves:

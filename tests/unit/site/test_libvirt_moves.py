@@ -1,6 +1,8 @@
 """What domains do is told by libvirt in the moment that it happens; its own test driver moves them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import libvirt
 import pytest
@@ -8,9 +10,11 @@ import pytest
 from deskyard.errors import SiteError
 from deskyard.plan.power import Moved, Power
 from deskyard.site.libvirt import daemon, moves, power
+from deskyard.site.libvirt.machines import LibvirtMachines
 from deskyard.site.libvirt.moves import LibvirtMoves
 from deskyard.wire.stages import Stage
-from tests.unit.site.driver import NAME, Domain, running
+from tests.desktop.lab import planned
+from tests.unit.site.driver import NAME, XML, Domain, running
 
 URI = "test:///default"
 SECONDS = 20.0
@@ -55,6 +59,43 @@ def test_what_a_domain_does_is_heard_in_order(domain: Domain) -> None:
         assert stages(heard, Stage.PAUSED) == [Stage.PAUSED]
         assert stages(heard, Stage.STOPPED) == [Stage.BOOTING, Stage.STOPPED]
         assert stages(heard, Stage.BOOTING) == [Stage.BOOTING]
+
+
+def test_a_hypervisor_that_is_restarted_is_what_a_listener_ends_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Callable[..., None]] = []
+
+    def refused(*_: object) -> None:
+        raise libvirt.libvirtError("client socket is closed")
+
+    broken = SimpleNamespace(
+        domainEventRegisterAny=lambda *_: 1,
+        registerCloseCallback=lambda callback, _: closed.append(callback),
+        unregisterCloseCallback=refused,
+        domainEventDeregisterAny=refused,
+        close=refused,
+    )
+    monkeypatch.setattr(libvirt, "open", lambda _: broken)
+    with pytest.raises(SiteError, match="ended, or was restarted"), moves.listening([NAME], URI) as heard:
+        closed[0](broken, 0, None)
+        heard.rest(SECONDS)
+
+
+def test_what_libvirt_refuses_is_an_error_with_its_remedy() -> None:
+    refused = r"hypervisor = 'test:///default': Domain not found.*\n.*run it again"
+    with pytest.raises(SiteError, match=refused), daemon.connection(URI) as link:
+        link.lookupByName("nobody")
+
+
+def test_a_machine_that_goes_while_all_are_asked_is_left_out(domain: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = domain.connect().createXML(XML.replace(NAME, f"{NAME}-gone"))
+    gone.destroy()
+    listed = SimpleNamespace(listAllDomains=lambda: [gone, domain])
+    monkeypatch.setattr(daemon, "answers", lambda: True)
+    monkeypatch.setattr(daemon, "connection", lambda: nullcontext(listed))
+    machines = LibvirtMachines(planned("dev1"))
+    monkeypatch.setattr(machines, "_names", [NAME, gone.name()])
+    assert machines.desired() == {NAME: Power.RUNNING}
+    assert {name: found["state"] for name, found in machines.states().items()} == {NAME: "running"}
 
 
 def test_nothing_of_other_machines_is_heard(domain: Domain) -> None:
