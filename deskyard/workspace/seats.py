@@ -149,11 +149,20 @@ class Seats:
                         continue
                     self._strike(seat, found)
                 say(f"    seat {seat}: {why}; it is removed")
-                self._clear(seat)
+                try:
+                    self._clear(seat)
+                except DeskyardError as error:
+                    # It keeps nobody from the other seats; each sweep tries it again.
+                    say(f"    seat {seat} cannot be removed: {error.reason} -> {error.remedy}")
+                    continue
                 removed.append(seat)
         if there:
             self.ledger.tidy()
         return removed
+
+    def is_free(self, seat: str) -> bool:
+        """Whether nothing is at a seat, also nothing that could not be removed."""
+        return seat not in self.ledger.machines() and seat not in self.disposables.there()
 
     def spent(self, declared: Declared) -> dict[str, str]:
         """Why what is at a seat has to go, by its seat; nothing is touched, and what a task holds is not named."""

@@ -43,7 +43,7 @@ def fill(workspace: str) -> dict[str, Any]:
                     held.enter_context(seats.hold(seat.name))
                 except HostError:
                     continue
-                if seat.name in there:
+                if not seats.is_free(seat.name):
                     continue
                 with step(f"{workspace}/{seat.name}"):
                     make(seats, declared, seat, routes=True)

@@ -137,7 +137,7 @@ def _seized(held: ExitStack, seats: Seats, declared: Declared, among: list[Deskt
                 except HostError:
                     continue
                 if seats.take(declared, {seat.name}, wish.claim, once=wish.once) is None:
-                    if seat.name in seats.ledger.machines():
+                    if not seats.is_free(seat.name):
                         continue
                     make(seats, declared, seat, wish.claim, routes=wish.routes, once=wish.once)
                 if wish.claim.run:

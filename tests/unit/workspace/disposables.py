@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.declaration.declaration import Declared
-from deskyard.errors import HostError
+from deskyard.errors import HostError, SiteError
 from deskyard.host.secret_file import write_secret
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
@@ -57,6 +57,8 @@ class Disposables:
         self.made: list[DesktopPlan] = []
         self.removed: list[str] = []
         self.full = False
+        # Those that do not go.
+        self.stuck: set[str] = set()
 
     def record(self) -> None:
         return None
@@ -87,5 +89,7 @@ class Disposables:
         return self.starts
 
     def remove(self, seat: str) -> None:
+        if seat in self.stuck:
+            raise SiteError("machine", seat, "its process does not end", "look at its disk")
         (self.folder / seat).unlink(missing_ok=True)
         self.removed.append(seat)

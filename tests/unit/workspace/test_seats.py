@@ -188,6 +188,19 @@ def test_machine_of_which_nothing_is_known_goes(seats: Seats, disposables: Dispo
     assert disposables.there() == set()
 
 
+def test_machine_that_does_not_go_is_named_and_keeps_nobody_from_the_others(
+    seats: Seats, disposables: Disposables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disposables.mark("s1", {})
+    disposables.mark("s2", {})
+    disposables.stuck = {"s1"}
+    assert seats.sweep(declared(2)) == ["s2"]
+    assert "seat s1 cannot be removed: its process does not end -> look at its disk" in capsys.readouterr().err
+    assert (seats.is_free("s1"), seats.is_free("s2")) == (False, True)
+    disposables.stuck = set()
+    assert seats.sweep(declared(2)) == ["s1"]
+
+
 def test_seat_has_one_machine_at_a_time(seats: Seats) -> None:
     make(seats, "s1")
     with pytest.raises(SiteError, match="is taken"):

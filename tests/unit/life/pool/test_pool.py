@@ -98,6 +98,17 @@ def test_what_was_claimed_is_made_up_for_at_another_seat(bench: Bench) -> None:
     assert filling.fill("lab")["made"] == ["s1"]
 
 
+def test_seat_whose_machine_does_not_go_is_passed_over(bench: Bench) -> None:
+    bench.disposables.mark("s1", {})
+    bench.disposables.stuck = {"s1"}
+    assert filling.fill("lab")["made"] == ["s2", "s3"]
+    for seat in ("s2", "s3"):
+        with run.desktop(bench.wanted()) as given:
+            assert given["name"] == seat
+    with run.desktop(bench.wanted()) as given:
+        assert given["name"] == "s2"
+
+
 def test_machine_gets_nobodys_sessions_and_an_identity_that_none_had(bench: Bench) -> None:
     filling.fill("lab")
     assert bench.done[:3] == [("sessions end", "s1"), ("templates tried", "s1"), ("routes answer", "s1")]
