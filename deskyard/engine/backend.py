@@ -260,8 +260,8 @@ class Machines(Protocol):
     def host_key(self, domain: str) -> str:
         """The SSH host key of a machine, told by its agent."""
 
-    def keep_evidence(self, folder: Path) -> None:
-        """Save what helps to find out why they failed."""
+    def keep_evidence(self, folder: Path, domains: Collection[str]) -> None:
+        """Save what helps to find out why these failed."""
 
 
 class Record(Protocol):

@@ -1,6 +1,7 @@
 """Waits until a workspace answers: every route of every desktop, asked by the gateway with real handshakes."""
 
 import math
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ WAIT_SECONDS = 10.0
 # To answer keeps an emulated gateway's processor busy, and desktops that start want it: whoever answers slowly is asked
 # less often; not yet at first, since what went on from a template answers soon.
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, PAUSE_PER_ANSWER = 1.0, 15.0, 3.0
+# Of each, some MB for each machine.
+KEPT_FAILURES = 10
 
 
 @dataclass
@@ -82,7 +85,7 @@ def wait(
             dead = [domain for domain in stopped_machines(plan) if domain in needed]
             if dead or deadline.is_over:
                 reason = f"stopped: {', '.join(dead)}" if dead else _missing(awaited, status, seen)
-                folder = keep_evidence(plan)
+                folder = keep_evidence(plan, needed)
                 raise SiteError("workspace", plan.name, reason, f"see {folder}, then run the same command again")
             _rest(moves, needed, pause)
 
@@ -165,12 +168,17 @@ def silent(reason: str) -> dict[str, Any]:
     return {"ready": False, "gateway_ready": False, "error": reason, "desktops": {}}
 
 
-def keep_evidence(plan: WorkspacePlan) -> Path:
-    """Save console logs and screenshots of all machines; returns the folder."""
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder = places().workspace(plan.site, plan.name) / "failures" / stamp
+def keep_evidence(plan: WorkspacePlan, domains: Collection[str]) -> Path:
+    """Save console logs and screenshots of these machines; returns the folder. Of earlier failures the last are kept.
+
+    A pool is filled again each minute, also while none of its machines comes up.
+    """
+    failures = places().workspace(plan.site, plan.name) / "failures"
+    for older in sorted(failures.glob("*"))[: 1 - KEPT_FAILURES]:
+        shutil.rmtree(older, ignore_errors=True)
+    folder = failures / datetime.now().strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True, exist_ok=True)
-    machines_of(plan).keep_evidence(folder)
+    machines_of(plan).keep_evidence(folder, domains)
     return folder
 
 

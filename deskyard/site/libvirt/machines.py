@@ -173,10 +173,10 @@ class LibvirtMachines:
         with daemon.machine(domain) as machine:
             return agent.host_key(machine)
 
-    def keep_evidence(self, folder: Path) -> None:
-        """Save console logs and screenshots."""
+    def keep_evidence(self, folder: Path, domains: Collection[str]) -> None:
+        """Save console logs and screenshots of these machines."""
         with daemon.connection() as link:
-            for domain in self._names:
+            for domain in sorted(domains):
                 _copy_console(domain, folder)
                 try:
                     _screenshot(link, domain, folder)

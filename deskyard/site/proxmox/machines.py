@@ -206,9 +206,9 @@ class ClusterMachines:
         reason = "a cluster makes backups of whole machines; none of its disks is read from here"
         raise SiteError("machine", domain, reason, "./inv backup.run, which asks the cluster")
 
-    def keep_evidence(self, folder: Path) -> None:
+    def keep_evidence(self, folder: Path, domains: Collection[str]) -> None:
         """Save what the API tells: configuration, state and the last tasks. Console and screen need a node's shell."""
-        for domain, machine in self._found.items():
+        for domain, machine in ((domain, self._found[domain]) for domain in domains if domain in self._found):
             path = vm_path(machine.node, machine.vm_id)
             answers = {}
             for name, place, params in (

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from deskyard.errors import SiteError
 from deskyard.host.command import Result
 from deskyard.host.deadline import Deadline
+from deskyard.host.places import places
 from deskyard.model.site import Site
 from deskyard.model.workspace import Workspace
 from deskyard.plan.power import Power
@@ -20,7 +21,7 @@ from deskyard.wire.stages import Stage
 from deskyard.workspace import readiness
 from tests.support.moves import Moves
 
-DESKTOPS = ("dev1", "dev2")
+DESKTOPS, DOMAIN = ("dev1", "dev2"), "deskyard-lab"
 PLAN = plan_workspace(
     Workspace.check(
         {"name": "lab", "network": "10.80.1.0/24", "desktops": [{"name": name} for name in DESKTOPS]}, "test"
@@ -53,6 +54,11 @@ class Machines:
     def desired(self) -> dict[str, Power]:
         """What each is wanted to be."""
         return {desktop.machine.domain: Power.OFF for desktop in PLAN.desktops if desktop.name in self.asleep}
+
+    def keep_evidence(self, folder: Path, domains: Collection[str]) -> None:
+        """A file for each."""
+        for domain in domains:
+            (folder / domain).touch()
 
     def host_key(self, domain: str) -> str:
         """Its name stands for it."""
@@ -140,7 +146,7 @@ def test_what_is_wanted_off_is_not_waited_for(
     monkeypatch.setattr(readiness, "ask", lambda *_: silent(*quiet))
     monkeypatch.setattr(readiness, "machines_of", lambda _: Machines(*asleep))
     monkeypatch.setattr(readiness, "stopped_machines", lambda _: off)
-    monkeypatch.setattr(readiness, "keep_evidence", lambda _: tmp_path)
+    monkeypatch.setattr(readiness, "keep_evidence", lambda *_: tmp_path)
     monkeypatch.setattr(SshLink, "pin", lambda *_: None)
     if ready:
         assert readiness.wait(PLAN, 0, desktops=desktops) == silent(*quiet)
@@ -150,11 +156,30 @@ def test_what_is_wanted_off_is_not_waited_for(
         readiness.wait(PLAN, 0, desktops=desktops)
 
 
+def test_evidence_is_kept_of_those_that_were_waited_for_and_of_the_last_failures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    failures = places().workspace(PLAN.site, PLAN.name) / "failures"
+    for number in range(30):
+        (failures / f"20260101-0000{number:02}").mkdir(parents=True)
+        (failures / f"20260101-0000{number:02}" / "screen.ppm").touch()
+    monkeypatch.setattr(readiness, "ask", lambda *_: silent(*DESKTOPS))
+    monkeypatch.setattr(readiness, "machines_of", lambda _: Machines())
+    monkeypatch.setattr(readiness, "stopped_machines", lambda _: [f"{DOMAIN}.dev2"])
+    monkeypatch.setattr(SshLink, "pin", lambda *_: None)
+    with pytest.raises(SiteError, match=f"see {failures}/"):
+        readiness.wait(PLAN, desktops=[PLAN.desktop("dev2")])
+    *older, fresh = sorted(failures.iterdir())
+    assert [folder.name[-2:] for folder in older] == [f"{number}" for number in range(21, 30)]
+    assert {path.name for path in fresh.iterdir()} == {f"{DOMAIN}.gateway", f"{DOMAIN}.dev2"}
+
+
 def test_machine_that_stopped_by_itself_ends_the_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(readiness, "ask", lambda *_: silent("dev2"))
     monkeypatch.setattr(readiness, "machines_of", lambda _: Machines())
     monkeypatch.setattr(readiness, "stopped_machines", lambda _: ["deskyard-lab.dev2"])
-    monkeypatch.setattr(readiness, "keep_evidence", lambda _: tmp_path)
+    monkeypatch.setattr(readiness, "keep_evidence", lambda *_: tmp_path)
     monkeypatch.setattr(SshLink, "pin", lambda *_: None)
     with pytest.raises(SiteError, match=r"stopped: deskyard-lab\.dev2"):
         readiness.wait(PLAN)
@@ -170,7 +195,7 @@ def test_machine_that_stops_is_noticed_at_once_and_what_others_do_is_not(
     monkeypatch.setattr(readiness, "ask", lambda *_: silent(*DESKTOPS))
     monkeypatch.setattr(readiness, "machines_of", lambda _: machines)
     monkeypatch.setattr(readiness, "stopped_machines", lambda _: dead.pop(0))
-    monkeypatch.setattr(readiness, "keep_evidence", lambda _: tmp_path)
+    monkeypatch.setattr(readiness, "keep_evidence", lambda *_: tmp_path)
     monkeypatch.setattr(SshLink, "pin", lambda *_: None)
     with pytest.raises(SiteError, match=r"stopped: deskyard-lab\.dev1"):
         readiness.wait(PLAN, desktops=[PLAN.desktop("dev1")])
