@@ -2,10 +2,9 @@
 
 import errno
 import json
-import os
 import shutil
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from deskyard.plan.clash import shared
 from deskyard.plan.image.image import disk_gib, image_names, read_image
 from deskyard.plan.power import NoRoom, Power
 from deskyard.plan.workspace import GATEWAY, MachinePlan
-from deskyard.site.libvirt import daemon, forward
+from deskyard.site.libvirt import daemon, forward, storage
 from deskyard.site.libvirt.limits import caps, memory
 from deskyard.site.libvirt.link import gone_is_fine
 from deskyard.site.libvirt.machines import LibvirtMachines, active_domains
@@ -37,14 +36,13 @@ DISK_PART = 0.25
 def check(declared: Declared) -> None:
     """Check all that can be known without the hypervisor: programs, images, other workspaces, the port."""
     _programs()
-    sources = declared.image_sources()
+    # One that is not built is named.
+    declared.image_sources()
     _image_disks(declared)
     _other_workspaces(declared)
     _clashes(declared)
     _quotas(declared)
     _port(declared)
-    images = sum(Path(source.disk).stat().st_size for source in sources.values())
-    _disk(declared, images)
 
 
 def check_on_cluster(declared: Declared) -> None:
@@ -108,7 +106,7 @@ def _cluster_firewall(declared: Declared) -> None:
 
 
 def check_with_hypervisor(declared: Declared) -> None:
-    """Check what the running hypervisor knows: memory in use, networks and routes of this machine."""
+    """Check what the running hypervisor knows: memory in use, disks, networks and routes of this machine."""
     # Machines of others come and go meanwhile: nothing more than its name is asked of each.
     running = active_domains()
     # Whoever stopped a desktop keeps it off: it takes no memory.
@@ -116,8 +114,10 @@ def check_with_hypervisor(declared: Declared) -> None:
     resting = {domain for domain, power in wanted.items() if power is not Power.RUNNING}
     with daemon.connection() as link:
         free = memory.free_mib(link)
+        volumes = storage.volume_names(link)
     new = [machine for machine in declared.plan.machines().values() if machine.domain not in running | resting]
     _memory(free, new, quota.ahead(declared.plan, declared.workspace.pool, running))
+    _disk(declared, volumes)
     _routes(declared)
     _caps(declared)
 
@@ -229,15 +229,21 @@ def port_error(listen: str, port: int) -> OSError | None:
     return None
 
 
-def _disk(declared: Declared, images_bytes: int) -> None:
+def _disk(declared: Declared, there: Collection[str]) -> None:
+    """Room for the disks that are new, and for the images below them; those of `there` are in the pool."""
     folder = IMAGES_FOLDER if IMAGES_FOLDER.exists() else Path("/")
-    there = {path.name for path in (folder / "deskyard").glob("*")} if os.access(folder, os.R_OK) else set()
     new = [machine for machine in declared.plan.machines().values() if f"{machine.domain}.qcow2" not in there]
     disks = {name.removesuffix(".qcow2") for name in there}
     new += quota.ahead(declared.plan, declared.workspace.pool, disks)
     if not new:
         return
-    needed = images_bytes + sum(int((machine.disk_gib + (machine.home_gib or 0)) * GIB * DISK_PART) for machine in new)
+    images = [
+        image
+        for image in declared.image_sources().values()
+        if storage.base_marker(image.name, image.digest) not in there
+    ]
+    needed = sum(Path(image.disk).stat().st_size for image in images)
+    needed += sum(int((machine.disk_gib + (machine.home_gib or 0)) * GIB * DISK_PART) for machine in new)
     free = shutil.disk_usage(folder).free
     if free < needed:
         reason = f"{free // GIB} GiB are free, {len(new)} new disk(s) need at least {-(-needed // GIB)} GiB"

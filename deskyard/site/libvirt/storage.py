@@ -60,6 +60,13 @@ def require_room(needed: int = 0) -> None:
         raise SiteError("storage", POOL_PATH, reason, "delete snapshots or images that are not needed, or add a disk")
 
 
+def volume_names(link: Any) -> set[str]:
+    """The names of all volumes, as libvirt knows them: its folder may be closed to who asks."""
+    with gone_is_fine(libvirt.VIR_ERR_OPERATION_INVALID):
+        return set(link.storagePoolLookupByName(POOL).listVolumes())
+    return set()
+
+
 def lookup(link: Any, name: str) -> Any | None:
     """The volume of that name, or None. The file decides: libvirt's list misses what others did to the folder."""
     in_pool = None
@@ -212,21 +219,26 @@ def backing(volume: Any) -> str | None:
     return ElementTree.fromstring(volume.XMLDesc(0)).findtext("./backingStore/path")
 
 
+def base_marker(image: str, digest: str) -> str:
+    """The volume that says that an image was uploaded to its end."""
+    return f"{image}-{digest}{MARKER}"
+
+
 def _base(link: Any, image: str, digest: str, source: Path) -> Any:
     """The golden image as a volume, uploaded once per digest. A marker beside it says that the upload ended."""
     in_pool = pool(link)
-    name, marker = f"{image}-{digest}.qcow2", f"{image}-{digest}{MARKER}"
+    name, done = f"{image}-{digest}.qcow2", base_marker(image, digest)
     volume = lookup(link, name)
-    if volume is not None and lookup(link, marker) is not None:
+    if volume is not None and lookup(link, done) is not None:
         return volume
-    for half_made in (marker, name):
+    for half_made in (done, name):
         with gone_is_fine():
             in_pool.storageVolLookupByName(half_made).delete()
     size = source.stat().st_size
     volume = in_pool.createXML(documents.volume(name, size, "raw", mode="0644"))
     with source.open("rb") as file:
         upload(link, volume, size, lambda: file.read(CHUNK))
-    in_pool.createXML(documents.volume(marker, 1, "raw"))
+    in_pool.createXML(documents.volume(done, 1, "raw"))
     # It was made as raw bytes: let libvirt see that they are a qcow2.
     refresh(in_pool)
     return in_pool.storageVolLookupByName(name)

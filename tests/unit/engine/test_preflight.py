@@ -1,6 +1,7 @@
 """What is refused before anything is touched."""
 
 import contextlib
+import os
 import shutil
 import socket
 from dataclasses import replace
@@ -22,8 +23,9 @@ from deskyard.image.store.store import BuiltImage
 from deskyard.model.quotas import Quotas
 from deskyard.model.site import Site
 from deskyard.plan import quota
+from deskyard.plan.image.source import ImageSource
 from deskyard.plan.power import NoRoom, Power
-from deskyard.site.libvirt import daemon, power
+from deskyard.site.libvirt import daemon, power, storage
 from deskyard.site.libvirt.limits import caps, memory
 from tests.support import paper_cluster
 
@@ -152,10 +154,46 @@ def test_a_free_port_is_fine(declared: Declared) -> None:
     preflight._port(declared)
 
 
-def test_too_little_disk_space_is_refused(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
+def _build(monkeypatch: pytest.MonkeyPatch, folder: Path, size: int) -> None:
+    """Have the images of a desktop and of a gateway, of so many bytes."""
+    found = {}
+    for name in ("desktop", "gateway"):
+        with (folder / f"{name}.qcow2").open("wb") as disk:
+            disk.truncate(size)
+        found[name] = ImageSource(name, "0123", str(folder / f"{name}.qcow2"))
+    monkeypatch.setattr(Declared, "image_sources", lambda _: found)
+
+
+def test_too_little_disk_space_is_refused(declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * facts.GIB))
+    _build(monkeypatch, tmp_path, facts.GIB)
     with pytest.raises(HostError, match="3 GiB are free, 2 new disk"):
-        preflight._disk(declared, facts.GIB)
+        preflight._disk(declared, set())
+
+
+def test_room_is_wanted_for_what_the_pool_of_disks_does_not_have_yet_whoever_asks(
+    declared: Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ordinary user cannot look into the folder of the disks."""
+    volumes = {f"{machine.domain}.qcow2" for machine in declared.plan.machines().values()}
+    pool = SimpleNamespace(listVolumes=lambda: sorted(volumes))
+    link = SimpleNamespace(listAllDomains=lambda _=0: [], storagePoolLookupByName=lambda _: pool)
+    monkeypatch.setattr(daemon, "connection", lambda: contextlib.nullcontext(link))
+    monkeypatch.setattr(daemon, "answers", lambda: True)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(memory, "free_mib", lambda _: 1 << 20)
+    for check in ("_routes", "_caps"):
+        monkeypatch.setattr(preflight, check, lambda _: None)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    _build(monkeypatch, tmp_path, 8 * facts.GIB)
+    preflight.check_with_hypervisor(declared)
+    volumes.remove(f"{declared.plan.desktops[0].machine.domain}.qcow2")
+    with pytest.raises(NoRoom, match=r"0 GiB are free, 1 new disk\(s\) need at least 24 GiB"):
+        preflight.check_with_hypervisor(declared)
+    # The image is there, and counted no more.
+    volumes.add("desktop-0123.complete")
+    with pytest.raises(NoRoom, match=r"need at least 16 GiB"):
+        preflight.check_with_hypervisor(declared)
 
 
 @pytest.mark.parametrize(
@@ -181,10 +219,11 @@ def test_memory_is_needed_for_what_starts_and_not_for_what_was_stopped(
     domains.append((True, SimpleNamespace(name=lambda: "deskyard-other.gone")))
     link = SimpleNamespace(listAllDomains=lambda active=0: [domain for on, domain in domains if on or not active])
     monkeypatch.setattr(daemon, "connection", lambda: contextlib.nullcontext(link))
+    monkeypatch.setattr(storage, "volume_names", lambda _: set())
     monkeypatch.setattr(daemon, "answers", lambda: True)
     monkeypatch.setattr(power, "desired", lambda domain: there[domain.name()][1])
-    for check in ("_routes", "_caps"):
-        monkeypatch.setattr(preflight, check, lambda _: None)
+    for check in ("_disk", "_routes", "_caps"):
+        monkeypatch.setattr(preflight, check, lambda *_: None)
     monkeypatch.setattr(memory, "free_mib", lambda _: needed)
     preflight.check_with_hypervisor(declared)
     if needed:
@@ -323,8 +362,9 @@ def test_desktops_that_the_pool_makes_ahead_need_room_too(
     with pytest.raises(HostError, match=r"3 machine\(s\) to start, 1 of them for the pool, need"):
         preflight._memory(kept, list(pooled.plan.machines().values()), ahead)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 * facts.GIB))
+    _build(monkeypatch, tmp_path, facts.GIB)
     with pytest.raises(HostError, match="3 GiB are free, 4 new disk"):
-        preflight._disk(pooled, facts.GIB)
+        preflight._disk(pooled, set())
 
 
 def test_cap_that_this_machine_cannot_hold_is_refused_before_a_machine_is_made(

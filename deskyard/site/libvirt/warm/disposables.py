@@ -21,7 +21,7 @@ from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.libvirt import daemon, power, storage
 from deskyard.site.libvirt.kinds import parts
 from deskyard.site.libvirt.limits import memory
-from deskyard.site.libvirt.link import POOL, gone_is_fine
+from deskyard.site.libvirt.link import gone_is_fine
 
 # Of its disks, what a machine of minutes or hours is likely to write.
 FIRST_PART = 0.05
@@ -43,7 +43,8 @@ class LibvirtDisposables:
             return set()
         with daemon.connection() as link:
             names = [machine.name() for machine in link.listAllDomains()]
-            names += [volume.removesuffix(".qcow2").removesuffix(".home") for volume in _volumes(link)]
+            disks = [name for name in storage.volume_names(link) if name.endswith(storage.DISK)]
+            names += [name.removesuffix(storage.DISK).removesuffix(".home") for name in disks]
         return {seat for name in names if (seat := seat_of(self._workspace, name)) is not None}
 
     def marks(self) -> dict[str, dict[str, str]]:
@@ -117,13 +118,6 @@ class LibvirtDisposables:
             with gone_is_fine():
                 power.forget(link.lookupByName(domain))
             storage.remove(link, [f"{domain}.qcow2", f"{domain}.home.qcow2", f"{domain}-seed.iso"])
-
-
-def _volumes(link: Any) -> list[str]:
-    """The disks in the pool, if that is there."""
-    with gone_is_fine(libvirt.VIR_ERR_OPERATION_INVALID):
-        return [name for name in link.storagePoolLookupByName(POOL).listVolumes() if name.endswith(".qcow2")]
-    return []
 
 
 def _mark(machine: Any) -> dict[str, str]:
