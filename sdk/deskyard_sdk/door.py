@@ -23,6 +23,8 @@ SILENT = HTTPStatus.SERVICE_UNAVAILABLE
 # A session is renewed when so much of its time is left.
 LEFT = 0.5
 AGAIN_SECONDS = 5.0
+# What a gateway answers of a session that is over. All else passes: its service begins anew, or its disk is full.
+OVER = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 # A WebSocket may first have to start what it leads to.
 OPEN_SECONDS = 75.0
 LOOPBACK = "127.0.0.1"
@@ -150,13 +152,13 @@ class Door:
             ends = float(self.facts.get("renew_before") or self.facts["expires"])
             await asyncio.sleep(max(AGAIN_SECONDS, (ends - time.time()) * LEFT))
             try:
-                response = await self._client.post(address, headers=self._bearer())
-            except httpx.TransportError:
+                renewed = await _renewed(self._client, address, self._token)
+            except DesktopError:
                 continue
-            if response.status_code >= 400:
+            if renewed is None:
                 self._refused = True
                 return
-            self.facts |= response.json()
+            self.facts |= renewed
             self._token = str(self.facts.get("token") or "")
             if self._kept:
                 # A full disk ends no session that is open.
@@ -233,9 +235,22 @@ async def _resumed(client: httpx.AsyncClient, origin: str, facts: dict[str, Any]
     """The session of these facts, renewed; nothing if there is none, or it is over."""
     if not facts:
         return {}
-    bearer = {"Authorization": f"Bearer {facts['token']}"}
-    response = await _posted(client, f"{origin}{facts['path']}renew", headers=bearer)
-    return {**facts, **response.json()} if response.status_code < 400 else {}
+    renewed = await _renewed(client, f"{origin}{facts['path']}renew", facts["token"])
+    return {} if renewed is None else {**facts, **renewed}
+
+
+async def _renewed(client: httpx.AsyncClient, address: str, token: str) -> dict[str, Any] | None:
+    """What is new of a session; None of one that is over. Raises `DesktopError` where it may be good all the same."""
+    response = await _posted(client, address, headers={"Authorization": f"Bearer {token}"})
+    if response.status_code in OVER:
+        return None
+    if response.status_code >= HTTPStatus.BAD_REQUEST:
+        raise refusal(response.status_code, response.content)
+    try:
+        return dict(response.json())
+    except (ValueError, TypeError) as error:
+        # Something between has answered in the gateway's place.
+        raise unreachable(address, error) from error
 
 
 async def _posted(client: httpx.AsyncClient, url: str, **what: Any) -> httpx.Response:

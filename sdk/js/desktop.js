@@ -4,6 +4,7 @@ import { OPERATIONS } from "./operations.js";
 
 const LEFT = 0.5; // of a session's time: then it is renewed
 const AGAIN_MS = 5_000;
+const OVER = [401, 403, 404]; // a gateway's answers of a session that is over; all else passes
 
 export class DesktopError extends Error {
   constructor(field, value, reason, remedy, status = 0, body = {}) {
@@ -65,8 +66,8 @@ export class Desktop {
       this.#token = token;
       Object.assign(this.facts, facts);
     } catch (error) {
-      // Who refuses says so to the next request, too; who did not answer is asked again.
-      if (error.status || !this.#timer) return;
+      // A session that is over is refused to the next request, too; after anything else it is asked again.
+      if (OVER.includes(error.status) || !this.#timer) return;
     }
     this.#renewLater();
   }

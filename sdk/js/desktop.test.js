@@ -83,6 +83,31 @@ test("a link opens once, and its token goes with each request and is shown nowhe
   desktop.close();
 });
 
+test("a session is renewed again after all that passes, and not when it is over", async (t) => {
+  const waits = [];
+  const { setTimeout } = globalThis;
+  globalThis.setTimeout = (call) => (waits.push(call), { unref() {} });
+  t.after(() => { globalThis.setTimeout = setTimeout; });
+  const facts = { token: "first", path: "/d/d1/", routes: ["computer"], expires: Date.now() / 1000 + 900 };
+  let answer = () => Response.json(facts);
+  const tokens = [];
+  const fetch = async (address, request) => (tokens.push(request.headers.Authorization), answer());
+  const desktop = await Desktop.connect("https://gateway/#ticket", { fetch });
+  for (const passing of [503, 429, 500]) {
+    answer = () => Response.json({ error: "service", message: "does not answer" }, { status: passing });
+    await waits.shift()();
+  }
+  answer = () => new Response("<p>Sign in");
+  await waits.shift()();
+  answer = () => Response.json({ ...facts, token: "second" });
+  await waits.shift()();
+  answer = () => Response.json({ error: "session", message: "is over" }, { status: 401 });
+  await waits.shift()();
+  assert.deepEqual(tokens, [undefined, ...Array(5).fill("Bearer first"), "Bearer second"]);
+  assert.deepEqual(waits, []);
+  desktop.close();
+});
+
 test("a refusal is raised with field, reason, remedy, status and all that was answered", async () => {
   answer = (request, response) => {
     response.statusCode = 409;

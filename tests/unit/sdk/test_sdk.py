@@ -35,6 +35,7 @@ class Door:
         self.scopes = ["see", "act", "files", "shell"]
         self.renewed = threading.Event()
         self.over = False
+        self.passing: list[Response] = []
 
     def routes(self) -> list[Mount | Route]:
         """The door's paths, and a screen that answers what the SDK should send and read."""
@@ -64,6 +65,8 @@ class Door:
     async def renew(self, request: Request) -> Response:
         if self.over:
             return JSONResponse({"error": "session", "message": "is over", "remedy": "ask for a new link"}, 401)
+        if self.passing:
+            return self.passing.pop()
         assert request.headers["authorization"] == f"Bearer token-{self.tokens}"
         answer = self._facts()
         if self.tokens > 3:
@@ -148,6 +151,35 @@ def test_a_session_is_renewed_before_its_end(door: Door, url: str, monkeypatch: 
         assert door.renewed.wait(20)
         desktop.act(actions.move(1, 1))
     assert int(door.asked[-1]["bearer"].removeprefix("Bearer token-")) >= 3
+
+
+def passing() -> list[Response]:
+    """What a gateway answers for a minute: its service begins anew, its disk is full, or something is in between."""
+    words = {"error": "service", "message": "does not answer", "remedy": "try again in a minute"}
+    return [JSONResponse(words, 503), JSONResponse(words, 429), Response("<p>Sign in", 200), Response("[1]", 200)]
+
+
+def test_a_session_is_renewed_when_the_gateway_could_not_for_a_while(
+    door: Door, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deskyard_sdk.door.AGAIN_SECONDS", 0.1)
+    door.seconds, door.passing = 0.0, passing()
+    with Desktop.connect(f"{url}/#{TICKET}"):
+        assert door.renewed.wait(20)
+    assert door.passing == []
+
+
+def test_a_kept_session_outlives_a_gateway_that_could_not_renew_it(door: Door, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "session"
+    Desktop.connect(f"{url}/#{TICKET}", session=file).close()
+    kept = file.read_bytes()
+    for answer in passing():
+        door.passing = [answer]
+        with pytest.raises(DesktopError, match="does not answer"):
+            Desktop.connect(f"{url}/#{TICKET}", session=file)
+        assert file.read_bytes() == kept
+    with Desktop.connect(f"{url}/#{TICKET}", session=file) as desktop:
+        desktop.act(actions.move(1, 1))
 
 
 def test_a_kept_session_is_gone_on_with_by_the_next_program_with_its_link(door: Door, url: str, tmp_path: Path) -> None:
