@@ -17,6 +17,7 @@ from websockets.exceptions import InvalidStatus
 
 from deskyard_sdk.errors import DesktopError, refusal, unreachable
 from deskyard_sdk.keeping import Kept
+from deskyard_sdk.lines import lines
 from deskyard_sdk.waking import Waking
 
 SILENT = HTTPStatus.SERVICE_UNAVAILABLE
@@ -108,7 +109,7 @@ class Door:
         kind = ""
         # A stream may be silent for as long as its signs of life are apart.
         async with self.stream("GET", path, params=params, timeout=httpx.Timeout(30, read=60)) as response:
-            async for line in response.aiter_lines():
+            async for line in lines(response):
                 if line.startswith("event: "):
                     kind = line.removeprefix("event: ")
                 elif line.startswith("data: "):

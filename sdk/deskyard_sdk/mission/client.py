@@ -13,6 +13,7 @@ import httpx
 from deskyard_sdk.desktop import AsyncDesktop
 from deskyard_sdk.door import Transport
 from deskyard_sdk.errors import DesktopError, refusal, unreachable
+from deskyard_sdk.lines import lines
 from deskyard_sdk.mission.forms import (
     Alert,
     Approval,
@@ -498,7 +499,7 @@ class AsyncMissionControl:
             ) as answer:
                 if answer.status_code >= 400:
                     raise refusal(answer.status_code, await answer.aread())
-                async for line in answer.aiter_lines():
+                async for line in lines(answer):
                     name, _, value = line.partition(": ")
                     if name == "id":
                         place = value
@@ -507,7 +508,7 @@ class AsyncMissionControl:
                     elif name == "data" and kind == "reset":
                         return
                     elif name == "data":
-                        yield {"id": place, "kind": kind, "data": json.loads(value)}
+                        yield {"id": place, "kind": kind, "data": _read("/events", value)}
         except httpx.TransportError as error:
             raise unreachable("/events", error) from error
 
@@ -691,14 +692,14 @@ class AsyncMissionControl:
 
     async def export_audit(self, after: int = 0) -> AsyncGenerator[dict[str, Any], None]:
         """Each line of the audit after a number, the oldest first; raises `DesktopError` if it is cut."""
-        async with self._client.stream("GET", f"{API}/audit/export", params={"after": after}) as answer:
-            if answer.status_code >= 400:
-                raise refusal(answer.status_code, await answer.aread())
-            try:
-                async for line in answer.aiter_lines():
-                    yield dict(json.loads(line))
-            except httpx.TransportError as error:
-                raise unreachable("/audit/export", error) from error
+        try:
+            async with self._client.stream("GET", f"{API}/audit/export", params={"after": after}) as answer:
+                if answer.status_code >= 400:
+                    raise refusal(answer.status_code, await answer.aread())
+                async for line in lines(answer):
+                    yield dict(_read("/audit/export", line))
+        except httpx.TransportError as error:
+            raise unreachable("/audit/export", error) from error
 
     async def verify_audit(self) -> dict[str, Any]:
         """Whether the chain of the audit holds."""
@@ -747,7 +748,7 @@ class AsyncMissionControl:
 
     async def _ask(self, method: str, path: str, below: str = API, **what: Any) -> Any:
         answer = await self._answer(method, path, below, **what)
-        return answer.json() if answer.content else None
+        return _read(path, answer.content) if answer.content else None
 
     async def _answer(self, method: str, path: str, below: str = API, **what: Any) -> httpx.Response:
         try:
@@ -757,6 +758,14 @@ class AsyncMissionControl:
         if answer.status_code >= 400:
             raise refusal(answer.status_code, answer.content)
         return answer
+
+
+def _read(path: str, text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        # Something between has answered in its place, or has cut what it said.
+        raise unreachable(path, error) from error
 
 
 def _ended_badly(operation: Operation) -> DesktopError:

@@ -1,15 +1,20 @@
-"""The SDK's calls of Mission Control held against its OpenAPI document: requests, what can be given, words, answers."""
+"""The SDK's calls of Mission Control held against its OpenAPI document: requests, what can be given, words, answers.
+
+And how answers are read that come in pieces, or not at all.
+"""
 
 import asyncio
+import contextlib
 import inspect
 import json
 import types
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import httpx
 import pytest
+from deskyard_sdk import DesktopError
 from deskyard_sdk.mission import AsyncMissionControl, forms
 
 from deskyard.host.places import tree
@@ -198,3 +203,59 @@ def literal_of(kind: Any) -> set[str]:
     if get_origin(kind) is Literal:
         return set(get_args(kind))
     return set().union(*map(literal_of, get_args(kind)))
+
+
+@contextlib.asynccontextmanager
+async def answered(*answers: httpx.Response | Exception) -> AsyncIterator[AsyncMissionControl]:
+    """A Mission Control that gives these answers in their order, and the last of them from then on."""
+    left = list(answers)
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        found = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    client = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="https://lab")
+    async with AsyncMissionControl(client, None) as sdk:
+        yield sdk
+
+
+async def in_pieces(text: str) -> AsyncIterator[bytes]:
+    content = text.encode()
+    for start in range(0, len(content), 5):
+        yield content[start : start + 5]
+
+
+async def all_of(items: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in items]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_what_comes_line_by_line_may_hold_any_character_within_its_lines(end: str) -> None:
+    text = "a\u2028b\u2029c\u0085d ü"
+    said = json.dumps({"text": text}, ensure_ascii=False)
+
+    async def read() -> tuple[list[Any], list[Any]]:
+        events = end.join(["id: 7", "event: message", f"data: {said}", "", ": alive", "event: message", "data: {}", ""])
+        async with answered(httpx.Response(200, content=in_pieces(events))) as sdk:
+            heard = await all_of(sdk.events())
+        async with answered(httpx.Response(200, content=in_pieces(end.join([said, "{}"])))) as sdk:
+            return heard, await all_of(sdk.export_audit())
+
+    heard, lines = asyncio.run(read())
+    assert [news["data"] for news in heard] == lines == [{"text": text}, {}]
+    assert heard[0]["id"] == "7"
+
+
+@pytest.mark.parametrize("answer", ["<p>Sign in", "data: <p>"])
+def test_what_is_no_answer_of_mission_control_is_said_to_be_none(answer: str) -> None:
+    async def read(call: str) -> None:
+        async with answered(httpx.Response(200, text=answer)) as sdk:
+            found = getattr(sdk, call)()
+            await (all_of(found) if inspect.isasyncgen(found) else found)
+
+    for call in ("me", "export_audit", *(["events"] if answer.startswith("data") else [])):
+        with pytest.raises(DesktopError, match="does not answer") as refused:
+            asyncio.run(read(call))
+        assert (refused.value.field, refused.value.status) == ("url", 0)
