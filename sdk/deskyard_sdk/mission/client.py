@@ -1,6 +1,8 @@
 """Mission Control for asyncio: what there is, what is wanted of it, and what came of that."""
 
+import asyncio
 import json
+import math
 import ssl
 import time
 import uuid
@@ -44,6 +46,9 @@ Guarded = Literal["desktop.create", "desktop.destroy", "desktop.upgrade", "snaps
 # How long a request waits for an operation to end, and how long a stream may be silent (signs of life are 15 s apart).
 WAIT_SECONDS = 30
 SILENCE_SECONDS = 60.0
+# What is answered of a Mission Control that is restarted or has much to do (0: nothing), and when it is asked again.
+PASSING = (0, 429, 502, 503, 504)
+AGAIN_SECONDS = 2.0
 # A boot without KVM may take that long, an agent's turn longer.
 PATIENCE = 3600.0
 
@@ -453,11 +458,20 @@ class AsyncMissionControl:
         return cast(Operation, await self._get(f"/operations/{id}"))
 
     async def wait(self, operation: Operation | str, seconds: float = PATIENCE) -> Operation:
-        """Wait for an operation's end; raises `DesktopError` if it failed, was cancelled, or is not over in time."""
+        """Wait for an operation's end; raises `DesktopError` if it failed, was cancelled, or is not over in time.
+
+        Where Mission Control does not answer for a while, the operation goes on all the same: it is asked again.
+        """
         id, ends = operation if isinstance(operation, str) else operation["id"], time.monotonic() + seconds
         while True:
-            left = max(0, min(WAIT_SECONDS, int(ends - time.monotonic())))
-            found = cast(Operation, await self._get(f"/operations/{id}", headers={"Prefer": f"wait={left}"}))
+            left = max(0, min(WAIT_SECONDS, math.ceil(ends - time.monotonic())))
+            try:
+                found = cast(Operation, await self._get(f"/operations/{id}", headers={"Prefer": f"wait={left}"}))
+            except DesktopError as error:
+                if error.status not in PASSING or time.monotonic() + AGAIN_SECONDS >= ends:
+                    raise
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
             if found["state"] == "done":
                 return found
             if found["state"] in ENDED:

@@ -259,3 +259,47 @@ def test_what_is_no_answer_of_mission_control_is_said_to_be_none(answer: str) ->
         with pytest.raises(DesktopError, match="does not answer") as refused:
             asyncio.run(read(call))
         assert (refused.value.field, refused.value.status) == ("url", 0)
+
+
+PASSING: Sequence[httpx.Response | Exception] = [
+    httpx.ConnectError("refused"),
+    httpx.Response(200, text="<p>Sign in"),
+    *(httpx.Response(status) for status in (429, 502, 503, 504)),
+]
+
+
+async def waited(*answers: httpx.Response | Exception, seconds: float = 3600) -> Any:
+    async with answered(*answers) as sdk:
+        return await sdk.wait("op_1", seconds)
+
+
+def test_an_operation_is_waited_for_while_mission_control_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deskyard_sdk.mission.client.AGAIN_SECONDS", 0.001)
+    assert asyncio.run(waited(*PASSING, httpx.Response(200, json=ANSWER)))["state"] == "done"
+    for refused in (401, 403, 404, 500):
+        with pytest.raises(DesktopError) as raised:
+            asyncio.run(waited(httpx.Response(refused)))
+        assert raised.value.status == refused
+
+
+def test_a_wait_that_is_not_answered_ends_with_its_time() -> None:
+    with pytest.raises(DesktopError) as raised:
+        asyncio.run(waited(httpx.Response(503), seconds=1))
+    assert raised.value.status == 503
+
+
+def test_the_last_second_of_a_wait_is_held_by_who_answers() -> None:
+    asked: list[str] = []
+
+    async def ask() -> None:
+        def answer(request: httpx.Request) -> httpx.Response:
+            asked.append(request.headers["prefer"])
+            return httpx.Response(200, json={**ANSWER, "state": "running", "why": None, "progress": None})
+
+        client = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="https://lab")
+        async with AsyncMissionControl(client, None) as sdk:
+            await sdk.wait("op_1", 0.1)
+
+    with pytest.raises(DesktopError, match="wait longer"):
+        asyncio.run(ask())
+    assert asked[0] == "wait=1"
