@@ -92,8 +92,7 @@ class Ending:
         except DesktopError as error:
             if error.status == 401:
                 self.keyring.forget(caller.owner)
-            if error.status == 404:
-                self.sandboxes.keeping.forget(sandbox.id)
+            if error.status == 404 and await self.sandboxes.forget_gone(caller, sandbox.id):
                 return
             self._again[sandbox.id] = self.sandboxes.clock() + AGAIN_SECONDS
             log.warning("%s was not ended at its time: %s", sandbox.id, error)

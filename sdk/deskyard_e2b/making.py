@@ -3,9 +3,12 @@
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 from deskyard_sdk import DesktopError
+from deskyard_sdk.mission import Operation
+from deskyard_sdk.mission.client import ENDED
 
 from deskyard_e2b import environment
 from deskyard_e2b.doors import Ways
@@ -17,6 +20,13 @@ from deskyard_e2b.wishes import Wanted
 Clock = Callable[[], float]
 # Looks for a sandbox; raises `DesktopError` with 404 where none is left.
 Looks = Callable[[Caller, str], Awaitable[Any]]
+
+
+async def making_of(caller: Caller, desktop: str) -> Operation | None:
+    """The operation that makes a desktop, as long as it goes on."""
+    async for work in caller.mission.operations(desktop=desktop, kind="desktop.create"):
+        return None if work["state"] in ENDED else work
+    return None
 
 
 @dataclass(frozen=True)
@@ -86,11 +96,7 @@ class Making:
                 memory=wanted.memory,
             )
             self.keeping.add(kept)
-            try:
-                await self._bring_up(caller, desktop, tier, repeatable)
-            except BaseException:
-                self.keeping.forget(id)
-                raise
+            await self._bring_up(caller, id, tier, repeatable)
             now = self.clock()
             self.keeping.start(id, now, now + wanted.seconds)
         if wanted.environment:
@@ -98,17 +104,23 @@ class Making:
                 await environment.write(door, wanted.environment)
         return kept
 
-    async def _bring_up(self, caller: Caller, desktop: str, tier: str, repeatable: bool) -> None:
+    async def _bring_up(self, caller: Caller, id: str, tier: str, repeatable: bool) -> None:
+        """Have the desktop made; what was begun is made to its end, also where that cannot be followed, and ends."""
+        desktop = desktop_id(id) or ""
         workspace, _, name = desktop.partition(".")
         try:
             work = await caller.mission.create(workspace, name, tier, self.default.image)
         except DesktopError as error:
             # Only this key's same wish has this name: an earlier try, of which this program knows nothing, made it.
-            if not (repeatable and error.status == 409 and error.field == "name"):
+            if not (repeatable and error.status == HTTPStatus.CONFLICT and error.field == "name"):
+                if HTTPStatus.BAD_REQUEST <= error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                    # Nothing was begun.
+                    self.keeping.forget(id)
                 raise
-            if not await self._is_there(caller, desktop):
+            under_way = await making_of(caller, desktop)
+            if under_way is None and not await self._is_there(caller, desktop):
                 raise
-            work = await caller.mission.start(desktop)
+            work = under_way or await caller.mission.start(desktop)
         await caller.mission.wait(work)
 
     async def _is_there(self, caller: Caller, desktop: str) -> bool:

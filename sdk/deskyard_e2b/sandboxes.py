@@ -14,7 +14,7 @@ from deskyard_e2b.answers import PAUSED, unknown
 from deskyard_e2b.doors import Ways
 from deskyard_e2b.keeping import Keeping, Kept, fresh_nonce, token_for
 from deskyard_e2b.keyring import Caller
-from deskyard_e2b.making import Clock, Making
+from deskyard_e2b.making import Clock, Making, making_of
 from deskyard_e2b.naming import NOWHERE, Choice, chosen, desktop_id, fresh_name, machine_of, sandbox_id, sandbox_of
 from deskyard_e2b.power import Power
 from deskyard_e2b.stream import Streams
@@ -123,9 +123,26 @@ class Sandboxes:
                 tier = _tier(workspace, desktop) if workspace else {}
                 found.append(answers.listed(desktop, kept.get(id), tier))
         for id, sandbox in kept.items():
-            if sandbox.owner == caller.owner and id not in ids and id not in self._making and not sandbox.killed:
-                self.keeping.forget(id)
+            if sandbox.owner == caller.owner and id not in ids and not sandbox.killed:
+                await self.forget_gone(caller, id)
         return found
+
+    async def forget_gone(self, caller: Caller, id: str) -> bool:
+        """Forget a sandbox that is gone, and say whether it is; one that Mission Control still makes is not."""
+        desktop = desktop_id(id) or ""
+        if id in self._making or await making_of(caller, desktop):
+            return False
+        try:
+            found = await caller.mission.desktop(desktop)
+        except DesktopError as error:
+            if error.status != 404:
+                raise
+        else:
+            # It has come meanwhile.
+            if found.get("machine") == machine_of(id):
+                return False
+        self.keeping.forget(id)
+        return True
 
     async def pause(self, caller: Caller, id: str, *, memory: bool | None = None, strict: bool = False) -> bool:
         """Pause a sandbox; whether its memory is kept, or its files alone. A `strict` pause is of one that answers."""
@@ -245,8 +262,8 @@ class Sandboxes:
         except DesktopError as error:
             if error.status != 404:
                 raise
-            if kept and kept.owner == caller.owner and id not in self._making:
-                self.keeping.forget(id)
+            if kept and kept.owner == caller.owner:
+                await self.forget_gone(caller, id)
             raise unknown(id) from error
         if found.get("machine") != machine_of(id) or (answers.is_over(found) and not over):
             raise unknown(id)

@@ -9,6 +9,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,13 +17,16 @@ from typing import Any, cast
 import e2b
 import pytest
 from deskyard_e2b import __main__ as program
-from deskyard_e2b import answers, doors, ending, environment, naming, web
+from deskyard_e2b import answers, doors, ending, environment, naming, web, wishes
 from deskyard_e2b.control import ControlPlane, _nowhere
-from deskyard_e2b.keeping import Keeping, Kept, token_for
+from deskyard_e2b.doors import Ways
+from deskyard_e2b.keeping import Keeping, Kept, owner_of, token_for
+from deskyard_e2b.keyring import Caller
 from deskyard_e2b.naming import Choice
 from deskyard_e2b.passing import DataPlane
-from deskyard_e2b.sandboxes import LAST_BACKUP
+from deskyard_e2b.sandboxes import LAST_BACKUP, Sandboxes
 from deskyard_sdk import DesktopError
+from deskyard_sdk.mission import AsyncMissionControl
 from starlette.routing import Match, Route
 
 from deskyard.computer.envd.part import ENVD_VERSION
@@ -305,3 +309,89 @@ def test_each_path_that_e2bs_client_knows_is_served_or_said_not_to_be_had() -> N
         scope = {"type": "http", "method": method.upper(), "path": re.sub(r"{\w+}", "x", path)}
         served = next(route for route in routes if route.matches(scope)[0] is Match.FULL)
         assert served.endpoint is not _nowhere, f"{method} {path} is answered as an address that nobody has"
+
+
+class Mission:
+    """A Mission Control whose answers a test gives: of a create, of its wait, and what was asked meanwhile."""
+
+    def __init__(self, created: DesktopError | None = None, waited: DesktopError | None = None) -> None:
+        self._created, self._waited = created, waited
+        self.asked: list[str] = []
+
+    async def create(self, *_: object) -> dict[str, Any]:
+        if self._created:
+            raise self._created
+        return {"id": "op_1"}
+
+    async def wait(self, _: object) -> dict[str, Any]:
+        if self._waited:
+            raise self._waited
+        return {}
+
+    async def desktop(self, id: str) -> Any:
+        self.asked.append(id)
+        raise DesktopError("desktop", id, "was not found", "see GET /api/desktops", 404)
+
+    async def operations(self, **_: object) -> AsyncIterator[Any]:
+        for state in self.making:
+            yield {"id": "op_1", "state": state}
+
+    making: Sequence[str] = ()
+
+
+def caller_of(mission: Mission) -> Caller:
+    return Caller("dyk_1", owner_of("dyk_1"), cast(AsyncMissionControl, mission))
+
+
+@pytest.fixture
+def keeping(tmp_path: Path) -> Iterator[Keeping]:
+    found = Keeping(tmp_path / "e2b.sqlite")
+    yield found
+    found.close()
+
+
+def error_of(status: int, field: str = "url") -> DesktopError:
+    return DesktopError(field, "", "was answered so", "see", status)
+
+
+@pytest.mark.parametrize(
+    ("mission", "is_kept"),
+    [
+        (Mission(), True),
+        (Mission(created=error_of(403, "scope")), False),
+        (Mission(created=error_of(409, "quota")), False),
+        # Whether it arrived is not known.
+        (Mission(created=error_of(0)), True),
+        (Mission(created=error_of(503)), True),
+        (Mission(waited=error_of(0)), True),
+        (Mission(waited=error_of(0, "operation")), True),
+        # What failed half-way is declared all the same.
+        (Mission(waited=error_of(0, "machine")), True),
+    ],
+)
+def test_a_sandbox_is_forgotten_only_where_its_making_was_refused(
+    keeping: Keeping, mission: Mission, is_kept: bool
+) -> None:
+    sandboxes, wanted = Sandboxes(keeping, Ways()), wishes.read({"templateID": "base"}, 300)
+
+    async def make() -> None:
+        with contextlib.suppress(DesktopError):
+            await sandboxes._maker.to_keep(caller_of(mission), "lab--a", "free", wanted, False)
+
+    asyncio.run(make())
+    assert [sandbox.id for sandbox in keeping.ending()] == (["lab--a"] if is_kept else [])
+
+
+@pytest.mark.parametrize(("making", "is_gone"), [((), True), (("done", "running"), True), (("running",), False)])
+def test_a_sandbox_that_is_still_being_made_is_not_gone(keeping: Keeping, making: Sequence[str], is_gone: bool) -> None:
+    mission = Mission()
+    mission.making = making
+    sandboxes = Sandboxes(keeping, Ways())
+    keeping.add(Kept("lab--a", owner_of("dyk_1"), b"nonce", True, "base", {}, 1.0, 2.0))
+
+    async def look() -> bool:
+        with pytest.raises(DesktopError, match="was not found"):
+            await sandboxes.detail(caller_of(mission), "lab--a")
+        return keeping.find("lab--a") is None
+
+    assert asyncio.run(look()) == is_gone
