@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import InvalidHandshake, InvalidStatus
 
 from deskyard_sdk.errors import DesktopError, refusal, unreachable
 from deskyard_sdk.keeping import Kept
@@ -29,6 +30,15 @@ OVER = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 # A WebSocket may first have to start what it leads to.
 OPEN_SECONDS = 75.0
 LOOPBACK = "127.0.0.1"
+# Who waits for an answer sends nothing, and would never hear that the other end is gone: this says so in 90 seconds, and
+# ends no answer that takes long. Not each system has all of these names.
+ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+KEEPALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *((socket.IPPROTO_TCP, getattr(socket, name), number) for name, number in ALIVE.items() if hasattr(socket, name)),
+]
+# What the gateway itself answers comes at once.
+GATEWAY_SECONDS = 30.0
 
 
 class Door:
@@ -126,14 +136,21 @@ class Door:
             url, headers = self.address(path)
             where: dict[str, Any] = {"host": LOOPBACK} if _is_here(urlsplit(url).hostname or "") else {}
             try:
+                # As its requests, which httpx sends straight where it is given a transport.
                 return await connect(
-                    url, additional_headers=headers, ssl=self._tls, max_size=None, open_timeout=OPEN_SECONDS, **where
+                    url,
+                    additional_headers=headers,
+                    ssl=self._tls,
+                    max_size=None,
+                    open_timeout=OPEN_SECONDS,
+                    proxy=None,
+                    **where,
                 )
             except InvalidStatus as error:
                 status, body = error.response.status_code, bytes(error.response.body or b"")
                 if not await waking.asks_again(status, body):
                     raise refusal(status, body) from error
-            except OSError as error:
+            except (OSError, EOFError, InvalidHandshake) as error:
                 raise unreachable(url, error) from error
 
     def _waking(self) -> Waking:
@@ -168,7 +185,13 @@ class Door:
 
 
 class Transport(httpx.AsyncHTTPTransport):
-    """Goes to this machine for names below localhost, as browsers do; the certificate has to be the name's."""
+    """Goes to this machine for names below localhost, as browsers do; the certificate has to be the name's.
+
+    A connection whose other end is gone ends.
+    """
+
+    def __init__(self, verify: ssl.SSLContext, uds: str | None = None) -> None:
+        super().__init__(verify=verify, uds=uds, socket_options=None if uds else KEEPALIVE)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send it; its Host is the name all the same."""
@@ -256,6 +279,6 @@ async def _renewed(client: httpx.AsyncClient, address: str, token: str) -> dict[
 
 async def _posted(client: httpx.AsyncClient, url: str, **what: Any) -> httpx.Response:
     try:
-        return await client.post(url, **what)
+        return await client.post(url, timeout=GATEWAY_SECONDS, **what)
     except httpx.TransportError as error:
         raise unreachable(url, error) from error

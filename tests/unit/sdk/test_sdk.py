@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from deskyard_mcp.answers import acted
 from deskyard_sdk import AsyncDesktop, Desktop, DesktopError, Picture, PrivacyError, StoppedError, actions
+from deskyard_sdk.door import KEEPALIVE, open_door
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
@@ -167,6 +169,66 @@ def test_a_session_is_renewed_when_the_gateway_could_not_for_a_while(
     with Desktop.connect(f"{url}/#{TICKET}"):
         assert door.renewed.wait(20)
     assert door.passing == []
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[socket.socket]:
+    """A server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def test_what_a_gateway_itself_answers_is_waited_for_so_long_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deskyard_sdk.door.GATEWAY_SECONDS", 0.2)
+    with silent() as listening, pytest.raises(DesktopError, match="does not answer"):
+        Desktop.connect(f"http://127.0.0.1:{listening.getsockname()[1]}/#{TICKET}")
+
+
+def test_a_connection_looks_by_itself_whether_its_other_end_is_gone(url: str) -> None:
+    async def options() -> list[int]:
+        door = await open_door(f"{url}/bare", None)
+        try:
+            async with door.stream("GET", "/v1/processes") as answer:
+                line = answer.extensions["network_stream"].get_extra_info("socket")
+                return [line.getsockopt(level, name) for level, name, _ in KEEPALIVE]
+        finally:
+            await door.close()
+
+    assert asyncio.run(options()) == [1, 30, 10, 6]
+
+
+async def attached(url: str) -> None:
+    door = await open_door(url, None)
+    try:
+        await (await door.socket("/v1/processes/none/attach")).close()
+    finally:
+        await door.close()
+
+
+def test_a_websocket_goes_through_no_proxy_as_requests_do(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with pytest.raises(DesktopError) as refused:
+        asyncio.run(attached(f"{url}/bare"))
+    assert refused.value.status >= 400, "the service itself has answered"
+
+
+@pytest.mark.parametrize("said", [b"", b"220 mail\r\n\r\n"])
+def test_a_websocket_to_who_speaks_no_http_is_refused_with_the_reason(said: bytes) -> None:
+    def answer() -> None:
+        line, _ = listening.accept()
+        with line:
+            line.recv(1 << 16)
+            line.sendall(said)
+
+    with silent() as listening:
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with pytest.raises(DesktopError, match="does not answer"):
+            asyncio.run(attached(f"http://127.0.0.1:{listening.getsockname()[1]}"))
+        answering.join()
 
 
 def test_a_kept_session_outlives_a_gateway_that_could_not_renew_it(door: Door, url: str, tmp_path: Path) -> None:
