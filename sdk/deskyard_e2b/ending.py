@@ -65,8 +65,13 @@ class Ending:
                 task.add_done_callback(functools.partial(self._over, sandbox.id))
         return wait
 
-    def _over(self, id: str, _: asyncio.Task[None]) -> None:
+    def _over(self, id: str, task: asyncio.Task[None]) -> None:
         del self._working[id]
+        if not task.cancelled() and (error := task.exception()):
+            # Whatever it was: Mission Control is not asked again and again.
+            self._again[id] = self.sandboxes.clock() + AGAIN_SECONDS
+            is_fault = not isinstance(error, DesktopError)
+            log.warning("%s was not ended at its time: %s", id, error, exc_info=error if is_fault else None)
         self.look()
 
     def _caller(self, sandbox: Kept) -> Caller | None:
@@ -92,7 +97,5 @@ class Ending:
         except DesktopError as error:
             if error.status == 401:
                 self.keyring.forget(caller.owner)
-            if error.status == 404 and await self.sandboxes.forget_gone(caller, sandbox.id):
-                return
-            self._again[sandbox.id] = self.sandboxes.clock() + AGAIN_SECONDS
-            log.warning("%s was not ended at its time: %s", sandbox.id, error)
+            if error.status != 404 or not await self.sandboxes.forget_gone(caller, sandbox.id):
+                raise

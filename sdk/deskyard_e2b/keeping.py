@@ -91,10 +91,10 @@ class Keeping:
     def add(self, sandbox: Kept) -> None:
         """Note a sandbox; one of that name that was noted before is forgotten with its tokens."""
         with self._transaction():
-            self._link.execute("delete from sandbox where id = ?", [sandbox.id])
+            self._do("delete from sandbox where id = ?", [sandbox.id])
             values = [*(getattr(sandbox, name) for name in PLAIN), json.dumps(sandbox.metadata)]
             names, marks = ", ".join((*PLAIN, "metadata")), ", ".join("?" * len(values))
-            self._link.execute(f"insert into sandbox ({names}) values ({marks})", values)
+            self._do(f"insert into sandbox ({names}) values ({marks})", values)
 
     def find(self, id: str) -> Kept | None:
         """A sandbox by its name."""
@@ -111,48 +111,48 @@ class Keeping:
 
     def forget(self, id: str) -> None:
         """Forget a sandbox with its tokens."""
-        self._link.execute("delete from sandbox where id = ?", [id])
+        self._do("delete from sandbox where id = ?", [id])
 
     def kill(self, id: str, killed: bool = True) -> None:
         """Note that a sandbox is gone, or is not after all."""
-        self._link.execute("update sandbox set killed = ? where id = ?", [killed, id])
+        self._do("update sandbox set killed = ? where id = ?", [killed, id])
 
     def last_until(self, id: str, ends: float) -> None:
         """Note when a sandbox ends, which is ahead of it from now on."""
-        self._link.execute("update sandbox set ends = ?, ended = 0, rests = 0 where id = ?", [ends, id])
+        self._do("update sandbox set ends = ?, ended = 0, rests = 0 where id = ?", [ends, id])
 
     def put_off(self, id: str, ends: float, *, rests: bool) -> None:
         """Note that the end of a sandbox was not yet to be, since it `rests` or did until now."""
-        self._link.execute("update sandbox set ends = ?, rests = ? where id = ?", [ends, rests, id])
+        self._do("update sandbox set ends = ?, rests = ? where id = ?", [ends, rests, id])
 
     def start(self, id: str, started: float, ends: float) -> None:
         """Note that a sandbox is there, from now on."""
-        self._link.execute("update sandbox set started = ?, ends = ?, ended = 0 where id = ?", [started, ends, id])
+        self._do("update sandbox set started = ?, ends = ?, ended = 0 where id = ?", [started, ends, id])
 
     def end(self, id: str) -> None:
         """Note that what was due at a sandbox's end is done."""
-        self._link.execute("update sandbox set ended = 1 where id = ?", [id])
+        self._do("update sandbox set ended = 1 where id = ?", [id])
 
     def give(self, sandbox: str, token: str, owner: bytes) -> None:
         """Note a token, which a key's owner was given for a sandbox."""
         values = [token_hash(token), owner, sandbox]
-        self._link.execute("insert or ignore into token (hash, owner, sandbox) values (?, ?, ?)", values)
+        self._do("insert or ignore into token (hash, owner, sandbox) values (?, ?, ?)", values)
 
     def owner_of(self, sandbox: str, token: str) -> bytes | None:
         """Whose token this is, if it is for this sandbox."""
         given, found = token_hash(token), None
-        for row in self._link.execute("select hash, owner from token where sandbox = ?", [sandbox]):
+        for row in self._do("select hash, owner from token where sandbox = ?", [sandbox]):
             if hmac.compare_digest(row["hash"], given):
                 found = bytes(row["owner"])
         return found
 
     def owners(self, sandbox: str) -> list[bytes]:
         """Whose keys were given a token for a sandbox."""
-        rows = self._link.execute("select distinct owner from token where sandbox = ?", [sandbox])
+        rows = self._do("select distinct owner from token where sandbox = ?", [sandbox])
         return [bytes(row["owner"]) for row in rows]
 
     def _read(self, condition: str, values: Sequence[Any]) -> Iterator[Kept]:
-        for row in self._link.execute(f"select * from sandbox {condition}", values).fetchall():
+        for row in self._do(f"select * from sandbox {condition}", values).fetchall():
             fields = dict(row)
             flags = {name: bool(fields[name]) for name in FLAGS}
             yield Kept(**{**fields, **flags, "metadata": json.loads(fields["metadata"])})
@@ -166,13 +166,22 @@ class Keeping:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._link.execute("begin immediate")
+        self._do("begin immediate")
         try:
             yield
+            self._do("commit")
         except BaseException:
-            self._link.execute("rollback")
+            # A disk that is full may have ended it already.
+            if self._link.in_transaction:
+                self._do("rollback")
             raise
-        self._link.execute("commit")
+
+    def _do(self, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._link.execute(query, values)
+        except sqlite3.Error as error:
+            # Clients hear of it, to whom its place says nothing.
+            raise DesktopError("--state", "", f"cannot be used ({error})", "make room on its disk", 503) from error
 
     def _locked(self) -> int:
         """A lock that ends with the process: two programs would both end a sandbox."""

@@ -30,8 +30,8 @@ OVER = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 # A WebSocket may first have to start what it leads to.
 OPEN_SECONDS = 75.0
 LOOPBACK = "127.0.0.1"
-# Who waits for an answer sends nothing, and would never hear that the other end is gone: this says so in 90 seconds, and
-# ends no answer that takes long. Not each system has all of these names.
+# Who waits for an answer sends nothing, and would never hear that the other end is gone: this says so in 90 seconds,
+# and ends no answer that takes long. Not each system has all of these names.
 ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 KEEPALIVE = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

@@ -21,7 +21,7 @@ from deskyard_e2b import answers, doors, ending, environment, naming, web, wishe
 from deskyard_e2b.control import ControlPlane, _nowhere
 from deskyard_e2b.doors import Ways
 from deskyard_e2b.keeping import Keeping, Kept, owner_of, token_for
-from deskyard_e2b.keyring import Caller
+from deskyard_e2b.keyring import Caller, Keyring
 from deskyard_e2b.naming import Choice
 from deskyard_e2b.passing import DataPlane
 from deskyard_e2b.sandboxes import LAST_BACKUP, Sandboxes
@@ -395,3 +395,57 @@ def test_a_sandbox_that_is_still_being_made_is_not_gone(keeping: Keeping, making
         return keeping.find("lab--a") is None
 
     assert asyncio.run(look()) == is_gone
+
+
+def full(keeping: Keeping) -> None:
+    """As on a disk that is full: what is there is read, and nothing more is written."""
+    keeping._link.execute("pragma query_only = on")
+
+
+def test_a_file_that_cannot_be_written_says_so_with_its_remedy(keeping: Keeping) -> None:
+    sandbox = Kept("lab--a", b"o", b"nonce", True, "base", {}, 1.0, 2.0)
+    keeping.add(sandbox)
+    full(keeping)
+    for write in (lambda: keeping.add(sandbox), lambda: keeping.end("lab--a"), lambda: keeping.forget("lab--a")):
+        with pytest.raises(DesktopError, match="readonly") as refused:
+            write()
+        assert (refused.value.field, refused.value.status) == ("--state", 503)
+    assert keeping.find("lab--a") == sandbox
+    keeping._link.execute("pragma query_only = off")
+    keeping.end("lab--a")
+    assert keeping.ending() == []
+
+
+@pytest.mark.parametrize("error", [KeyError("state"), error_of(503), sqlite3.OperationalError("disk is full")])
+def test_an_end_that_fails_is_tried_again_a_minute_later(keeping: Keeping, error: Exception) -> None:
+    now = [100.0]
+    sandboxes = Sandboxes(keeping, Ways(), clock=lambda: now[0])
+    keeping.add(Kept("lab--a", owner_of("dyk_1"), b"nonce", True, "base", {}, 1.0, 2.0))
+    tries: list[float] = []
+
+    async def rest(*_: object) -> None:
+        tries.append(now[0])
+        raise error
+
+    sandboxes.rest = rest  # type: ignore[method-assign]
+
+    async def use() -> None:
+        keyring = Keyring(opens_of(Mission()))
+        await keyring.caller("dyk_1")
+        ends = ending.Ending(sandboxes, keyring)
+        for moment in (100.0, 159.0, 160.0):
+            now[0] = moment
+            ends._begin()
+            await asyncio.gather(*ends._working.values(), return_exceptions=True)
+            # Its end is heard of in the next round of the loop.
+            await asyncio.sleep(0)
+
+    asyncio.run(use())
+    assert tries == [100.0, 160.0]
+
+
+def opens_of(mission: Mission) -> Any:
+    async def opens(_: str) -> AsyncMissionControl:
+        return cast(AsyncMissionControl, mission)
+
+    return opens
