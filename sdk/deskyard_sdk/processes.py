@@ -1,14 +1,22 @@
 """Processes of the desktop: run, followed, fed, ended."""
 
+import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from deskyard_sdk.door import Door
+from deskyard_sdk.errors import DesktopError
 from deskyard_sdk.forms import Output, ProcessInfo, Result, known, process_info
 
 Command = str | Sequence[str]
+# A gateway ends a request that is not answered for 15 minutes: what may take longer than this is followed instead, by a
+# stream that says now and then that it lives.
+LONGEST_ANSWER = 240.0
+# How long the output of what was killed is read.
+KILLED_SECONDS = 10.0
 
 
 class AsyncProcess:
@@ -128,8 +136,30 @@ class AsyncProcesses:
         timeout: float = 60,
     ) -> Result:
         """Run a command to its end; one that takes too long is killed, and `timed_out` says so."""
+        if timeout > LONGEST_ANSWER:
+            return await self._run_long(command, cwd, environment, stdin, timeout)
         asked = {**_order(command, cwd, environment), "timeout": timeout} | ({} if stdin is None else {"stdin": stdin})
         return known(Result, await self._door.json("POST", "/v1/processes/run", json=asked))
+
+    async def _run_long(
+        self, command: Command, cwd: str, environment: Mapping[str, str] | None, stdin: str | None, timeout: float
+    ) -> Result:
+        process, is_late = await self.start(command, cwd, environment, stdin is not None), False
+        try:
+            try:
+                async with asyncio.timeout(timeout):
+                    if stdin is not None:
+                        await _feed(process, stdin)
+                    await process.wait()
+            except TimeoutError:
+                is_late = True
+                # What takes no signals is left to itself, as the service does.
+                with contextlib.suppress(DesktopError):
+                    await process.signal("KILL")
+            return await _ended(process, is_late)
+        finally:
+            with contextlib.suppress(DesktopError):
+                await process.kill()
 
     async def start(
         self,
@@ -161,6 +191,28 @@ class AsyncProcesses:
     async def get(self, id: str) -> AsyncProcess:
         """A process that was started before."""
         return AsyncProcess(self._door, process_info(await self._door.json("GET", f"/v1/processes/{id}")))
+
+
+async def _feed(process: AsyncProcess, text: str) -> None:
+    # As in any shell: it may end or close its input before it has read all.
+    with contextlib.suppress(DesktopError):
+        await process.write(text)
+    with contextlib.suppress(DesktopError):
+        await process.write("", close=True)
+
+
+async def _ended(process: AsyncProcess, is_late: bool) -> Result:
+    """How it ended, with all of its output that is kept; of what cannot be killed, what it said so far."""
+    said = {"stdout": bytearray(), "stderr": bytearray()}
+    kept = (await process.refresh()).output.start
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(KILLED_SECONDS if is_late else None):
+            async for piece in process.output(kept):
+                said.get(piece.stream, bytearray()).extend(piece.data)
+    stdout, stderr = (said[name].decode(errors="replace") for name in ("stdout", "stderr"))
+    info = process.info
+    code = -1 if info.exit_code is None else info.exit_code
+    return Result(info.pid, code, info.signal, stdout, stderr, is_late, info.output.start)
 
 
 def _order(command: Command, cwd: str, environment: Mapping[str, str] | None) -> dict[str, Any]:

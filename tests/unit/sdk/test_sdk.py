@@ -13,6 +13,7 @@ import pytest
 from deskyard_mcp.answers import acted
 from deskyard_sdk import AsyncDesktop, Desktop, DesktopError, Picture, PrivacyError, StoppedError, actions
 from deskyard_sdk.door import KEEPALIVE, open_door
+from deskyard_sdk.door import Door as Way
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
@@ -325,10 +326,35 @@ def test_a_process_is_started_fed_followed_and_ended(desktop: Desktop) -> None:
     assert {"mine"} <= {info.tag for info in desktop.processes.list()}
 
 
-def test_a_command_says_how_it_ended(desktop: Desktop) -> None:
+@pytest.mark.parametrize("longest", [240.0, 0.0])
+def test_a_command_says_how_it_ended_however_long_it_may_take(
+    desktop: Desktop, monkeypatch: pytest.MonkeyPatch, longest: float
+) -> None:
+    monkeypatch.setattr("deskyard_sdk.processes.LONGEST_ANSWER", longest)
     result = desktop.run("cat; echo $COLOUR; exit 2", stdin="in\n", environment={"COLOUR": "blue"})
     assert (result.stdout, result.exit_code, result.ok) == ("in\nblue\n", 2, False)
-    assert desktop.run(["sleep", "600"], timeout=0.2).timed_out
+    killed = desktop.run("echo begun; echo bad >&2; exec sleep 600", timeout=2)
+    assert (killed.timed_out, killed.signal, killed.ok) == (True, "SIGKILL", False)
+    assert desktop.run(["true"], stdin="nobody reads this" * 99999).ok
+    much = desktop.run("head -c 3000000 /dev/zero | tr '\\0' x; echo end")
+    assert (len(much.stdout) + much.lost_bytes, much.stdout[-4:], much.exit_code) == (3000004, "end\n", 0)
+    assert much.lost_bytes > 0
+    assert desktop.processes.list() == [], "it was told all of them"
+
+
+def test_a_command_that_may_take_longer_than_a_gateway_waits_is_followed(
+    desktop: Desktop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    stream = Way.stream
+
+    def noted(door: Way, method: str, path: str, **what: Any) -> Any:
+        asked.append(f"{method} {path}")
+        return stream(door, method, path, **what)
+
+    monkeypatch.setattr(Way, "stream", noted)
+    assert desktop.run("echo done", timeout=900).stdout == "done\n"
+    assert "POST /v1/processes" in asked and "POST /v1/processes/run" not in asked
 
 
 def test_actions_whose_window_is_gone_are_done_and_say_why_there_is_no_picture(url: str) -> None:
