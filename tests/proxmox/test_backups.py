@@ -305,6 +305,28 @@ def test_a_backup_counts_once_it_was_booted_apart_from_everything(desk: Desk, pu
     assert sorted(set(test_contract._faults(desk.published(), published))) == []
 
 
+def test_backup_of_before_another_network_is_tried_all_the_same(desk: Desk, root: Client) -> None:
+    backup.run(TARGET)
+    (archive,) = desk.fake.archives.values()
+    assert "bridge=" in archive["net0"]
+    # Two NICs on a bridge which the token has no right to, as on one that is gone.
+    archive |= {name: "virtio=BC:24:11:00:00:01,bridge=vmbr1" for name in ("net0", "net1")}
+    restoration.verify(TARGET)
+    assert backup.listing(TARGET)["backups"][-1]["verified"] is not None
+    assert desk.copies() == []
+
+
+def test_the_peer_refuses_a_restore_whose_bridge_somebody_may_not_use(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup.run(TARGET)
+    (archive,) = desk.fake.archives.values()
+    archive["net0"] = "virtio=BC:24:11:00:00:01,bridge=vmbr1"
+    monkeypatch.setattr(Copy, "_nics_in", lambda *_: [])
+    with pytest.raises(SiteError, match=r"Permission check failed.*SDN\.Use"):
+        restoration.verify(TARGET)
+
+
 def test_what_is_not_what_it_says_counts_no_more_and_leaves_nothing(desk: Desk) -> None:
     backup.run(TARGET)
     nonce, before = desk.held, desk.fake.left()["machines"]

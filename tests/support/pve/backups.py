@@ -42,6 +42,7 @@ class BackupApi:
     archives: dict[str, Values]
     storages: dict[str, Values]
     allowed: Callable[[str, str, str], bool]
+    _may_use_bridges: Callable[[str, Values], None]
     require: Callable[[str, str, str], None]
     task: Callable[..., Awaitable[str]]
     vm: Callable[[int], Any]
@@ -206,6 +207,11 @@ class BackupApi:
             unique = bool(int(values.get("unique", 0)))
             vm.config = self._restored(vm, volume, values.get("storage"), unique=unique)
             vm.config |= {key: str(value) for key, value in given.items()}
+            # PVE/QemuServer.pm, check_restore_permissions, of what is merged.
+            try:
+                self._may_use_bridges(user, vm.config)
+            except PveError as error:
+                raise TaskError(f"unable to restore VM {vmid} - {error}") from error
             vm.name = vm.config.get("name") or f"VM {vmid}"
             if pool:
                 self._pool_join(pool, vmid)

@@ -8,7 +8,8 @@ and leaves a machine without name and tags, which the token reaches by that pool
 
 What is given beside the archive takes the place of what the archive says, in the step that gives the machine its
 configuration: so it never has the name or the tags of the desktop that it is a copy of. A NIC can be replaced in that
-way, not be left out: it is taken out before anything else.
+way, not be left out: it is given as one on no bridge, since the right to use that of the archive, which may be of
+before another network, is demanded at the restore (check_restore_permissions), and is taken out before anything else.
 """
 
 import contextlib
@@ -42,6 +43,8 @@ MOST_MEMORY_MIB = 2048
 # What copies are for.
 TRIAL, RESTORE = "trial", "restore"
 _NIC = re.compile(r"net\d+")
+# On no bridge, for which nobody needs a right (check_bridge_access).
+ALONE = "virtio,link_down=1"
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class Copy(ClusterMachine):
             memory=min(machine.memory_mib, MOST_MEMORY_MIB),
             onboot=False,
             protection=False,
+            **dict.fromkeys(self._nics_in(backup), ALONE),
         )
         try:
             wait_task(self.client, upid, RESTORE_SECONDS)
@@ -120,6 +124,14 @@ class Copy(ClusterMachine):
                 return
         self.power.pull_plug()
         wait_removal(self.client, self.client.delete(self._path, purge=True), REMOVE_SECONDS)
+
+    def _nics_in(self, backup: Backup) -> list[str]:
+        """The NICs that an archive holds; a desktop's own where it cannot be read, of which the restore says more."""
+        try:
+            kept = self.client.get(f"nodes/{self.node}/vzdump/extractconfig", volume=backup.manifest)
+        except ApiError:
+            return ["net0"]
+        return sorted({line.partition(":")[0] for line in str(kept).splitlines() if _NIC.match(line)})
 
     def _cut_off(self) -> None:
         """Take its NICs out, and see that it has none: it is the twin of a desktop that runs."""
