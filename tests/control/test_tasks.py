@@ -254,10 +254,10 @@ def test_what_was_said_to_a_desktop_that_is_gone_is_not_delivered_to_the_next_at
     assert "gone" not in first["problem"]["reason"] and "another task" not in first["problem"]["reason"]
     done(owner, "DELETE", f"{TASKS}/s1")
     again = f"/api/operations/{sent['operationId']}/retry"
-    gone = owner.post(again, headers={"Prefer": "wait=30"}).json()
+    gone = bench.mission.state(owner.post(again).json()["id"], "failed")
     assert "is gone" in gone["problem"]["reason"]
     done(owner)
-    other = owner.post(again, headers={"Prefer": "wait=30"}).json()
+    other = bench.mission.state(owner.post(again).json()["id"], "failed")
     assert other["problem"]["reason"] == "is of another task by now"
     # It may be so before that is written down.
     for kind in MEANT:
