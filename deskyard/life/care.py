@@ -1,5 +1,6 @@
 """Looks after desktops: backups by schedule, updates and restarts in their window, room, news of trouble."""
 
+import http.client
 import json
 import subprocess
 import urllib.error
@@ -281,7 +282,7 @@ def _tell(hook: str, found: dict[str, Any]) -> str:
         return "was told" if done.returncode == 0 else f"failed: exit code {done.returncode}"
     except urllib.error.HTTPError as error:
         return f"failed: answered {error.code}"
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, http.client.HTTPException, subprocess.SubprocessError) as error:
         say(f"    the hook failed: {type(error).__name__}")
         return f"failed: {type(error).__name__}"
 

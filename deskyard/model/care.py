@@ -57,6 +57,13 @@ class Care(Declaration):
         "an https URL that JSON is posted to.",
     )
 
+    @field_validator("hook")
+    @classmethod
+    def _hook(cls, text: str | None) -> str | None:
+        if text is not None and text.startswith("https://") and not re.fullmatch(r"[!-~]+", text):
+            raise ValueError("is no https URL -> write blanks and other letters as %20 and so on")
+        return text
+
     @field_validator("window")
     @classmethod
     def _window(cls, text: str) -> str:

@@ -1,6 +1,8 @@
 """Desktops are cared for in their window, never during a task; trouble is told, and stops nobody else's care."""
 
+import http.client
 import json
+import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,7 +15,7 @@ from invoke import Context
 
 from deskyard.declaration import declaration
 from deskyard.desktop import program
-from deskyard.errors import SiteError
+from deskyard.errors import ConfigError, SiteError
 from deskyard.host import jump
 from deskyard.life import care, health
 from deskyard.life.care import How
@@ -248,6 +250,30 @@ def test_hook_learns_of_trouble_and_of_nothing_else(
     found = care.run("lab", "dev1")
     assert found["hook"].startswith("failed")
     assert "secret" not in json.dumps(found) + care.text(found)
+
+
+def test_hook_that_is_no_web_server_or_no_url_is_a_failed_hook_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert care._tell("https://127.0.0.1:1/a b?token=xyz", {}) == "failed: InvalidURL"
+
+    def nonsense(*_: object, **__: object) -> None:
+        raise http.client.BadStatusLine("SSH-2.0-xyz")
+
+    monkeypatch.setattr(urllib.request, "urlopen", nonsense)
+    assert care._tell("https://127.0.0.1:1/xyz", {}) == "failed: BadStatusLine"
+    assert "xyz" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "hook", ["https://a.example.org/a b?token=xyz", "https://a.example.org/xyz\n", "https://ä.org"]
+)
+def test_hook_with_blanks_is_refused_and_not_shown(hook: str) -> None:
+    with pytest.raises(ConfigError, match="is no https URL") as caught:
+        Care.check({"hook": hook}, "test")
+    assert caught.value.value is None
+    assert "xyz" not in str(caught.value)
+    assert Care.check({"hook": "programs/tell me.sh"}, "test").hook == "programs/tell me.sh"
 
 
 def test_history_that_cannot_be_read_makes_everything_due(guests: Guests, tmp_path: Path) -> None:
