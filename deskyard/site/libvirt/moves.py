@@ -11,6 +11,7 @@ from typing import Any
 import libvirt
 
 from deskyard.errors import SiteError
+from deskyard.host.deadline import Deadline
 from deskyard.plan.power import Moved, Power
 from deskyard.site.libvirt import daemon, power
 from deskyard.wire.stages import Stage
@@ -27,13 +28,17 @@ LIFECYCLE: dict[int, Stage] = {
     libvirt.VIR_DOMAIN_EVENT_STOPPED: Stage.STOPPED,
     libvirt.VIR_DOMAIN_EVENT_CRASHED: Stage.ERROR,
 }
+# Of such an end nobody in the machine knows; it has crashed where its own kernel did.
+PLUG_PULLED, QEMU_ENDED = "plug pulled", "QEMU ended"
+# News of what has happened may be on its way for so long.
+NEWS_SECONDS = 5.0
 # Where the event's detail says more than the event.
 DETAILS: dict[tuple[int, int], tuple[Stage, str]] = {
     (libvirt.VIR_DOMAIN_EVENT_SUSPENDED, libvirt.VIR_DOMAIN_EVENT_SUSPENDED_IOERROR): (Stage.IO_ERROR, ""),
     (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_SAVED): (Stage.PAUSED, "memory on disk"),
-    (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED): (Stage.STOPPED, "plug pulled"),
+    (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED): (Stage.STOPPED, PLUG_PULLED),
     (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_CRASHED): (Stage.ERROR, "crashed"),
-    (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_FAILED): (Stage.ERROR, "QEMU ended"),
+    (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_FAILED): (Stage.ERROR, QEMU_ENDED),
 }
 NO_ROOM = "enospc"
 # Only an event that a machine is made says so; that its definition was changed is no move.
@@ -89,6 +94,17 @@ class LibvirtMoves:
         if isinstance(moved, SiteError):
             raise moved
         return moved
+
+    def end_from_outside(self) -> str:
+        """Why a machine has ended, or nobody can tell, if nothing in it did that; empty if it runs or did it itself."""
+        deadline = Deadline(NEWS_SECONDS)
+        try:
+            while (moved := self.next(deadline.left)) is not None:
+                if moved.detail in (PLUG_PULLED, QEMU_ENDED):
+                    return moved.detail
+        except SiteError as error:
+            return f"the hypervisor {error.reason}"
+        return ""
 
     def wake(self) -> None:
         """Let whoever waits go on at once."""

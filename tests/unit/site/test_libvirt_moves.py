@@ -80,6 +80,31 @@ def test_a_hypervisor_that_is_restarted_is_what_a_listener_ends_by(monkeypatch: 
         heard.rest(SECONDS)
 
 
+@pytest.mark.parametrize(
+    ("detail", "end"),
+    [
+        (libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED, "plug pulled"),
+        (libvirt.VIR_DOMAIN_EVENT_STOPPED_FAILED, "QEMU ended"),
+        (libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN, ""),
+        # Its own kernel did.
+        (libvirt.VIR_DOMAIN_EVENT_STOPPED_CRASHED, ""),
+        (None, "the hypervisor ended, or was restarted"),
+    ],
+)
+def test_an_end_that_nothing_in_a_machine_made_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, detail: int | None, end: str
+) -> None:
+    monkeypatch.setattr(moves, "NEWS_SECONDS", 0.0)
+    heard = LibvirtMoves(frozenset([NAME]))
+    lifecycle = heard.callbacks()[libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE]
+    lifecycle(None, Machine(), libvirt.VIR_DOMAIN_EVENT_STARTED, 0, None)
+    if detail is None:
+        heard.closed(None, 0, None)
+    else:
+        lifecycle(None, Machine(), libvirt.VIR_DOMAIN_EVENT_STOPPED, detail, None)
+    assert heard.end_from_outside() == end
+
+
 def test_what_libvirt_refuses_is_an_error_with_its_remedy() -> None:
     refused = r"hypervisor = 'test:///default': Domain not found.*\n.*run it again"
     with pytest.raises(SiteError, match=refused), daemon.connection(URI) as link:

@@ -7,12 +7,15 @@ from xml.etree import ElementTree
 import libvirt
 import pytest
 
+from deskyard.errors import SiteError
 from deskyard.plan.backup import NoVerdict
 from deskyard.site.libvirt import console_log, documents
 from deskyard.site.libvirt.backup import trial as trial_module
 from deskyard.site.libvirt.backup.trial import MOST_MEMORY_KIB, trial
 
 NIC = {"mac": "02:00:00:00:00:01", "network": "net", "filter": "rules", "address": "10.0.0.2", "isolated": True}
+
+DISKS = {"vda": Path("/restored/vda.raw")}
 
 
 class Starting:
@@ -46,9 +49,51 @@ def test_trial_that_memory_lacks_for_says_nothing_of_the_backup(
     monkeypatch.setattr(trial_module, "available_memory_mib", lambda: free)
     monkeypatch.setattr(console_log, "remove", lambda _: None)
     machine = Starting()
-    with pytest.raises(NoVerdict, match=words), trial_module.booted(machine, {"vda": Path("/restored/vda.raw")}):
+    with pytest.raises(NoVerdict, match=words), trial_module.booted(machine, DISKS, str):
         pass
     assert bool(machine.started) == (words == "does not start")
+
+
+class Tried(Starting):
+    """A trial that libvirt has started; then nobody can be asked for it."""
+
+    def createXML(self, text: str, _: int) -> Any:
+        self.started.append(text)
+        return self
+
+    def isActive(self) -> bool:
+        raise libvirt.libvirtError("client socket is closed")
+
+    def lookupByName(self, name: str) -> Any:
+        if self.started:
+            raise libvirt.libvirtError("client socket is closed")
+        return super().lookupByName(name)
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> Tried:
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)
+    monkeypatch.setattr(trial_module, "available_memory_mib", lambda: 1 << 20)
+    monkeypatch.setattr(console_log, "remove", lambda _: None)
+    return Tried()
+
+
+@pytest.mark.parametrize("proves", [False, True], ids=["boots", "is proved"])
+def test_trial_that_is_ended_from_outside_says_nothing_of_the_backup(
+    tried: Tried, monkeypatch: pytest.MonkeyPatch, proves: bool
+) -> None:
+    if proves:
+        monkeypatch.setattr(trial_module, "answering", lambda _: object())
+    ended = pytest.raises(NoVerdict, match=r"dev1\.verify.*was ended while it was tried: QEMU ended")
+    with ended, trial_module.booted(tried, DISKS, lambda: "QEMU ended"):
+        raise SiteError("machine", "dev1.verify", "guest agent: it is gone", "see whether it has booted")
+
+
+def test_trial_that_fails_by_itself_says_that_the_backup_is_bad(tried: Tried, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "answering", lambda _: object())
+    with pytest.raises(SiteError, match="another nonce") as failed, trial_module.booted(tried, DISKS, str):
+        raise SiteError("backup", "b1", "another nonce", "take another backup")
+    assert not isinstance(failed.value, NoVerdict)
 
 
 def live() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from deskyard.errors import HostError
 from deskyard.host.vm.tried_guest import TriedGuest
 from deskyard.plan.backup import Moment
-from deskyard.site.libvirt import daemon, storage
+from deskyard.site.libvirt import daemon, moves, storage
 from deskyard.site.libvirt.backup import export, swap, trial
 from deskyard.site.libvirt.link import POOL_PATH
 from deskyard.site.libvirt.warm import guest
@@ -55,7 +55,11 @@ class LibvirtBackups:
     @contextlib.contextmanager
     def scratch(self, disks: Mapping[str, Path]) -> Iterator[TriedGuest]:
         """A machine like it, without any NIC, started from these restored disks."""
-        with daemon.machine(self._domain) as machine, trial.booted(machine, disks) as guest:
+        with (
+            moves.listening([f"{self._domain}{trial.SUFFIX}"]) as heard,
+            daemon.machine(self._domain) as machine,
+            trial.booted(machine, disks, heard.end_from_outside) as guest,
+        ):
             yield guest
 
     def renew(

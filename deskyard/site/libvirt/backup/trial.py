@@ -1,7 +1,7 @@
 """Starts a restored domain apart from everything: a machine like the real one, without any NIC, gone with its block."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 
 import libvirt
 
-from deskyard.errors import SiteError
+from deskyard.errors import DeskyardError, SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.facts import available_memory_mib
 from deskyard.host.vm.tried_guest import TriedGuest
@@ -38,10 +38,19 @@ def answering(machine: Any, seconds: float = BOOT_SECONDS) -> TriedGuest:
 
 
 @contextlib.contextmanager
-def booted(machine: Any, disks: Mapping[str, Path]) -> Iterator[TriedGuest]:
-    """The guest of a machine like it, started from these restored disks, once its agent answers."""
+def booted(machine: Any, disks: Mapping[str, Path], ended: Callable[[], str]) -> Iterator[TriedGuest]:
+    """The guest of a machine like it, started from these restored disks, once its agent answers.
+
+    Raises `NoVerdict` if what fails has `ended` from outside, as by the end of its hypervisor.
+    """
     with started(machine, disks) as tried:
-        yield answering(tried)
+        try:
+            yield answering(tried)
+        except (DeskyardError, libvirt.libvirtError) as error:
+            if why := ended():
+                reason = f"was ended while it was tried: {why}"
+                raise NoVerdict("machine", f"{machine.name()}{SUFFIX}", reason, "run it again") from error
+            raise
 
 
 @contextlib.contextmanager
@@ -64,8 +73,10 @@ def started(machine: Any, disks: Mapping[str, Path]) -> Iterator[Any]:
     try:
         yield tried
     finally:
-        # What it wrote stays: where the trial failed, that may say why. The next one begins without it.
-        _end(link, name)
+        # What it wrote stays: where the trial failed, that may say why. The next one begins without it. Where the
+        # connection broke, it has ended with that.
+        with contextlib.suppress(libvirt.libvirtError):
+            _end(link, name)
 
 
 def trial(xml: str, disks: Mapping[str, Path]) -> Element:
