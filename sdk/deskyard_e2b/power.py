@@ -38,6 +38,10 @@ class Power:
         self._brought.pop(desktop["id"], None)
         return desktop
 
+    def forget(self, desktop: str) -> None:
+        """Forget a desktop that is gone."""
+        self._brought.pop(desktop, None)
+
     async def pause(self, caller: Caller, desktop: DesktopState, memory: bool | None = None) -> bool:
         """Pause a desktop; whether its memory is kept.
 

@@ -142,6 +142,7 @@ class Sandboxes:
             if found.get("machine") == machine_of(id):
                 return False
         self.keeping.forget(id)
+        await self._left(id, desktop)
         return True
 
     async def pause(self, caller: Caller, id: str, *, memory: bool | None = None, strict: bool = False) -> bool:
@@ -220,6 +221,13 @@ class Sandboxes:
             self.keeping.kill(id, False)
             raise
         self.keeping.forget(id)
+        await self._left(id, desktop["id"])
+
+    async def _left(self, id: str, desktop: str) -> None:
+        """Give up what is open to a sandbox that is gone, and what is known of it."""
+        await self.ways.cut(id)
+        self.streams.forget(id)
+        self.power.forget(desktop)
 
     async def _wait_gone(self, caller: Caller, desktop: DesktopState, destroying: Operation) -> None:
         try:

@@ -84,6 +84,12 @@ class Streams:
         """A stream goes on no more: its key opens nothing."""
         self._open.pop(sandbox, None)
 
+    def forget(self, sandbox: str) -> None:
+        """Forget a sandbox that is gone, with the keys that were stored there and opened nothing yet."""
+        self.end(sandbox)
+        for place in [place for place in self._stored if place[0] == sandbox]:
+            del self._stored[place]
+
     def owner_of(self, kept: Kept, key: str) -> bytes | None:
         """Whose key of Mission Control opens the desktop for who has this key of its stream; None for a wrong one."""
         stream = self._open.get(kept.id)

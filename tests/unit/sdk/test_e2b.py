@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -406,7 +407,12 @@ def test_a_file_that_cannot_be_written_says_so_with_its_remedy(keeping: Keeping)
     sandbox = Kept("lab--a", b"o", b"nonce", True, "base", {}, 1.0, 2.0)
     keeping.add(sandbox)
     full(keeping)
-    for write in (lambda: keeping.add(sandbox), lambda: keeping.end("lab--a"), lambda: keeping.forget("lab--a")):
+    writes: Sequence[Callable[[], None]] = (
+        functools.partial(keeping.add, sandbox),
+        functools.partial(keeping.end, "lab--a"),
+        functools.partial(keeping.forget, "lab--a"),
+    )
+    for write in writes:
         with pytest.raises(DesktopError, match="readonly") as refused:
             write()
         assert (refused.value.field, refused.value.status) == ("--state", 503)
@@ -417,7 +423,9 @@ def test_a_file_that_cannot_be_written_says_so_with_its_remedy(keeping: Keeping)
 
 
 @pytest.mark.parametrize("error", [KeyError("state"), error_of(503), sqlite3.OperationalError("disk is full")])
-def test_an_end_that_fails_is_tried_again_a_minute_later(keeping: Keeping, error: Exception) -> None:
+def test_an_end_that_fails_is_tried_again_a_minute_later(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     now = [100.0]
     sandboxes = Sandboxes(keeping, Ways(), clock=lambda: now[0])
     keeping.add(Kept("lab--a", owner_of("dyk_1"), b"nonce", True, "base", {}, 1.0, 2.0))
@@ -427,7 +435,7 @@ def test_an_end_that_fails_is_tried_again_a_minute_later(keeping: Keeping, error
         tries.append(now[0])
         raise error
 
-    sandboxes.rest = rest  # type: ignore[method-assign]
+    monkeypatch.setattr(sandboxes, "rest", rest)
 
     async def use() -> None:
         keyring = Keyring(opens_of(Mission()))
@@ -449,3 +457,31 @@ def opens_of(mission: Mission) -> Any:
         return cast(AsyncMissionControl, mission)
 
     return opens
+
+
+def test_what_is_open_to_a_sandbox_that_ended_elsewhere_is_closed(keeping: Keeping) -> None:
+    closed: list[str] = []
+
+    class Opened:
+        is_over = False
+
+        async def close(self) -> None:
+            closed.append("door")
+
+    async def opens(*_: object) -> Any:
+        return Opened()
+
+    async def use() -> Sandboxes:
+        sandboxes, caller = Sandboxes(keeping, Ways(opens)), caller_of(Mission())
+        keeping.add(Kept("lab--a", caller.owner, b"nonce", True, "base", {}, 1.0, 2.0))
+        async with sandboxes.ways.door("lab--a", "lab.a", caller):
+            pass
+        sandboxes.streams._stored["lab--a", caller.owner] = b"hash"
+        sandboxes.power._brought["lab.a"] = ("before", "stopped")
+        with pytest.raises(DesktopError, match="was not found"):
+            await sandboxes.detail(caller, "lab--a")
+        return sandboxes
+
+    sandboxes = asyncio.run(use())
+    assert closed == ["door"]
+    assert (sandboxes.ways._ways, sandboxes.streams._stored, sandboxes.power._brought) == ({}, {}, {})
