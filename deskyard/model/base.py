@@ -43,8 +43,34 @@ class Declaration(BaseModel):
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse a YAML document; raises `yaml.YAMLError` if it is none."""
-    return yaml.load(text, LOADER)
+    """Parse a YAML document; raises `yaml.YAMLError` if it is none, or a key stands twice in it."""
+    loader = LOADER(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _require_each_key_once(node, set())
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _require_each_key_once(node: yaml.Node, seen: set[int]) -> None:
+    """Raise for a key that stands twice in a mapping: the first would be dropped in silence."""
+    # What has a name of its own is met again wherever that stands.
+    if id(node) in seen or isinstance(node, yaml.ScalarNode):
+        return
+    seen.add(id(node))
+    keys: set[tuple[str, str]] = set()
+    for item in node.value:
+        for part in item if isinstance(item, tuple) else (item,):
+            _require_each_key_once(part, seen)
+        if isinstance(item, tuple) and isinstance(item[0], yaml.ScalarNode):
+            key = (item[0].tag, item[0].value)
+            if key in keys:
+                problem = f"the key {item[0].value!r} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, item[0].start_mark)
+            keys.add(key)
 
 
 def load_yaml(path: Path) -> Any:
@@ -53,6 +79,9 @@ def load_yaml(path: Path) -> Any:
         return parse_yaml(path.read_text())
     except FileNotFoundError as error:
         raise ConfigError("file", str(path), "does not exist", "create it, or check the name") from error
+    except (OSError, UnicodeDecodeError) as error:
+        remedy = "give a file that may be read, and save it as UTF-8"
+        raise ConfigError("file", str(path), f"cannot be read ({error})", remedy) from error
     except yaml.YAMLError as error:
         line = str(error).replace("\n", " ")
         raise ConfigError("file", str(path), f"is not valid YAML: {line}", "mend the line named here") from error
