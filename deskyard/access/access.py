@@ -90,6 +90,7 @@ def rotate_keys(name: str, *, at_once: bool = False) -> Any:
     return gateway_program.ask(
         gateway_program.require(name),
         ["keys", "rotate", "--actor", gateway_program.actor(), *(["--at-once"] if at_once else [])],
+        seconds=gateway_program.CHANGE_SECONDS,
     )
 
 

@@ -31,7 +31,7 @@ def allow(name: str, entry: str, seconds: int | None, once: bool, always: bool, 
         raise ConfigError("egress.allow", entry, "cannot end and stay", "leave out --always, or --once and --for")
     bound = ["--for", str(seconds)] if seconds is not None else []
     arguments = ["allow", entry, *bound, *(["--once"] if once else []), "--actor", actor or gateway_program.actor()]
-    state: dict[str, Any] = gateway_program.ask(link, arguments)
+    state: dict[str, Any] = gateway_program.ask(link, arguments, seconds=gateway_program.CHANGE_SECONDS)
     state["written"] = declare(declaration.stack_file(name), entry) if always else False
     return state
 
@@ -39,7 +39,9 @@ def allow(name: str, entry: str, seconds: int | None, once: bool, always: bool, 
 def forbid(name: str, entry: str) -> dict[str, Any]:
     """Take an entry back, from the gateway and from the declaration."""
     entry = normal(entry)
-    state: dict[str, Any] = gateway_program.ask(gateway_program.require(name), ["forbid", entry])
+    state: dict[str, Any] = gateway_program.ask(
+        gateway_program.require(name), ["forbid", entry], seconds=gateway_program.CHANGE_SECONDS
+    )
     state["written"] = undeclare(declaration.stack_file(name), entry)
     return state
 
@@ -61,7 +63,9 @@ def _closing(name: str, command: str, entries: Iterable[str], reason: str, actor
     names = [normal(entry) for entry in entries]
     why = [f"--reason={reason}"] if reason else []
     words = [command, *names, *why, "--actor", actor or gateway_program.actor()]
-    state: dict[str, Any] = gateway_program.ask_newer(gateway_program.require(name), words, "closed names")
+    state: dict[str, Any] = gateway_program.ask_newer(
+        gateway_program.require(name), words, "closed names", seconds=gateway_program.CHANGE_SECONDS
+    )
     return state
 
 

@@ -147,7 +147,11 @@ class Seats:
                     if why in TIMED and jumped is not None:
                         say(f"    seat {seat} stays: the clock {jumped.reason} -> {jumped.remedy}")
                         continue
-                    self._strike(seat, found)
+                    try:
+                        self._strike(seat, found)
+                    except DeskyardError as error:
+                        say(f"    seat {seat} cannot be marked as gone: {error.reason} -> {error.remedy}")
+                        continue
                 say(f"    seat {seat}: {why}; it is removed")
                 try:
                     self._clear(seat)

@@ -30,7 +30,7 @@ def created(kept: Kept, token: str, domain: str) -> dict[str, Any]:
 
 def listed(desktop: DesktopState, kept: Kept | None, tier: Mapping[str, Any]) -> dict[str, Any]:
     """E2B's `ListedSandbox`."""
-    started = kept.started if kept and kept.made else _seconds(desktop["stateAt"])
+    started = kept.started if kept and kept.made and kept.started else _seconds(desktop["stateAt"])
     ends = kept.ends if kept and kept.made else None
     if ends is None and (until := desktop.get("until")):
         ends = _seconds(until)

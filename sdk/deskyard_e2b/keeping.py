@@ -39,7 +39,7 @@ PLAIN = ("id", "owner", "nonce", "template", "started", "ends", *FLAGS)
 class Kept:
     """A sandbox: `made` here, or a desktop that a client connected to; a hash of the key that did either.
 
-    One that `rests` was paused already when its time was over.
+    One that `rests` was paused already when its time was over; one that never was there yet has not `started`.
     """
 
     id: str

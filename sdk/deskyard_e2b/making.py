@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -79,7 +79,8 @@ class Making:
         """A desktop that stays; where it is `repeatable`, the same wish finds the one that it was given before."""
         desktop = desktop_id(id) or ""
         kept = self.keeping.find(id)
-        if kept is None or not await self._is_there(caller, desktop):
+        # One that was noted and never came up is brought up now.
+        if kept is None or not kept.started or not await self._is_there(caller, desktop):
             now = self.clock()
             has = bool(wanted.environment)
             kept = Kept(
@@ -89,7 +90,7 @@ class Making:
                 True,
                 wanted.template,
                 wanted.metadata,
-                now,
+                0.0,
                 now + wanted.seconds,
                 pauses=wanted.pauses,
                 environment=has,
@@ -98,6 +99,7 @@ class Making:
             self.keeping.add(kept)
             await self._bring_up(caller, id, tier, repeatable)
             now = self.clock()
+            kept = replace(kept, started=now, ends=now + wanted.seconds)
             self.keeping.start(id, now, now + wanted.seconds)
         if wanted.environment:
             async with self.ways.door(id, desktop, caller) as door:

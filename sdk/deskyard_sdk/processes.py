@@ -135,21 +135,22 @@ class AsyncProcesses:
         stdin: str | None = None,
         timeout: float = 60,
     ) -> Result:
-        """Run a command to its end; one that takes too long is killed, and `timed_out` says so."""
-        if timeout > LONGEST_ANSWER:
-            return await self._run_long(command, cwd, environment, stdin, timeout)
+        """Run a command to its end; one that takes too long is killed, and `timed_out` says so.
+
+        With `stdin` it is one request, which a gateway breaks off after 15 minutes.
+        """
+        if timeout > LONGEST_ANSWER and stdin is None:
+            return await self._run_long(command, cwd, environment, timeout)
         asked = {**_order(command, cwd, environment), "timeout": timeout} | ({} if stdin is None else {"stdin": stdin})
         return known(Result, await self._door.json("POST", "/v1/processes/run", json=asked))
 
     async def _run_long(
-        self, command: Command, cwd: str, environment: Mapping[str, str] | None, stdin: str | None, timeout: float
+        self, command: Command, cwd: str, environment: Mapping[str, str] | None, timeout: float
     ) -> Result:
-        process, is_late = await self.start(command, cwd, environment, stdin is not None), False
+        process, is_late = await self.start(command, cwd, environment), False
         try:
             try:
                 async with asyncio.timeout(timeout):
-                    if stdin is not None:
-                        await _feed(process, stdin)
                     await process.wait()
             except TimeoutError:
                 is_late = True
@@ -191,14 +192,6 @@ class AsyncProcesses:
     async def get(self, id: str) -> AsyncProcess:
         """A process that was started before."""
         return AsyncProcess(self._door, process_info(await self._door.json("GET", f"/v1/processes/{id}")))
-
-
-async def _feed(process: AsyncProcess, text: str) -> None:
-    # As in any shell: it may end or close its input before it has read all.
-    with contextlib.suppress(DesktopError):
-        await process.write(text)
-    with contextlib.suppress(DesktopError):
-        await process.write("", close=True)
 
 
 async def _ended(process: AsyncProcess, is_late: bool) -> Result:

@@ -63,6 +63,7 @@ export class Desktop {
     try {
       const { token, ...facts } = await (await answered(this.#fetch, address, request)).json();
       if (!this.#timer) return; // it was closed meanwhile
+      if (!token) throw new Error("no answer of a gateway");
       this.#token = token;
       Object.assign(this.facts, facts);
     } catch (error) {

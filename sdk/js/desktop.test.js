@@ -97,13 +97,15 @@ test("a session is renewed again after all that passes, and not when it is over"
     answer = () => Response.json({ error: "service", message: "does not answer" }, { status: passing });
     await waits.shift()();
   }
-  answer = () => new Response("<p>Sign in");
-  await waits.shift()();
+  for (const strange of ["<p>Sign in", "{}", "[1]"]) {
+    answer = () => new Response(strange);
+    await waits.shift()();
+  }
   answer = () => Response.json({ ...facts, token: "second" });
   await waits.shift()();
   answer = () => Response.json({ error: "session", message: "is over" }, { status: 401 });
   await waits.shift()();
-  assert.deepEqual(tokens, [undefined, ...Array(5).fill("Bearer first"), "Bearer second"]);
+  assert.deepEqual(tokens, [undefined, ...Array(7).fill("Bearer first"), "Bearer second"]);
   assert.deepEqual(waits, []);
   desktop.close();
 });

@@ -109,7 +109,11 @@ def test_an_audit_that_was_changed_is_told(mission: Lab, owner: httpx.Client, wo
     try:
         mission.link.execute("update audit_entry set actor = 'somebody'")
         look(worker)
-        assert "was changed" in opened(owner)["audit.broken audit"]["text"]
+        before = opened(owner)["audit.broken audit"]
+        assert "was changed" in before["text"]
+        # One that has only begun to watch knows nothing of it yet, and closes nothing.
+        alerts.settle(worker, Eye(None, lambda _: datetime.now(UTC)).look(worker, no_budget))
+        assert opened(owner)["audit.broken audit"] == before
     finally:
         mission.link.execute("truncate audit_entry")
 

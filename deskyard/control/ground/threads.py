@@ -1,5 +1,6 @@
 """A thread for each workspace that is followed."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 
@@ -19,4 +20,6 @@ class Threads:
             thread = self._threads.get(name)
             if thread is None or not thread.is_alive():
                 self._threads[name] = threading.Thread(target=self._work, args=(name,), daemon=True)
-                self._threads[name].start()
+                # One for which the machine has no room now is begun by the next call.
+                with contextlib.suppress(RuntimeError):
+                    self._threads[name].start()

@@ -187,8 +187,8 @@ def _chat(wanted: Mapping[str, Any]) -> dict[str, Any]:
     from deskyard.control.jobs import said
 
     given = wanted["input"]
-    require_meant(wanted)
     said.require(wanted)
+    require_meant(wanted)
     # Conversations of Mission Control have names of their own on the desktop.
     session = given["conversation"].replace("_", "-")
     task = Task.checked(desktop_target(wanted), given["text"], session, CHAT_SECONDS, given["message"])

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from concurrent import futures
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any
@@ -180,10 +180,20 @@ class Runner:
     def _bring(self, lend: Lend, held: Claim) -> None:
         """Have a gateway told the list, and hold the operation for as long as that takes."""
         self._renew(lend, held)
-        with ThreadPoolExecutor(1) as beside:
-            telling = beside.submit(self.deciders.bring, lend, str(held.workspace), self.passkeys.origin)
-            while not futures.wait([telling], self.lease / claims.RENEWALS).done:
-                self._renew(lend, held)
+        telling = Future[None]()
+
+        def tell() -> None:
+            try:
+                self.deciders.bring(lend, str(held.workspace), self.passkeys.origin)
+            except BaseException as error:
+                telling.set_exception(error)
+            else:
+                telling.set_result(None)
+
+        # No thread of a pool, for which the end of the worker would wait.
+        threading.Thread(target=tell, daemon=True).start()
+        while not futures.wait([telling], self.lease / claims.RENEWALS).done:
+            self._renew(lend, held)
         telling.result()
         self._renew(lend, held)
 

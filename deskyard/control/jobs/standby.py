@@ -21,6 +21,10 @@ class Program(subprocess.Popen[str]):
     mark = ""
 
 
+class NoProgram(Exception):
+    """The machine has no room for a program now: nothing was begun."""
+
+
 class Standby:
     """Starts the program `argv`, which reads from a line what it is to do; `keep` has one wait for that."""
 
@@ -45,7 +49,7 @@ class Standby:
     def begin(self, wanted: Mapping[str, Any], note: Callable[[str], object] = lambda _: None) -> Program:
         """A program that was told what it is to do: the one that waits, or a new one.
 
-        `note` gets its mark before: whatever it starts then, somebody knows of it.
+        `note` gets its mark before: whatever it starts then, somebody knows of it. Raises `NoProgram`.
         """
         with self._lock:
             ready, self._ready = self._ready, None
@@ -56,7 +60,11 @@ class Standby:
             except OSError:
                 # It ended as it waited, and so has done nothing.
                 pass
-        return _handed(self._started(), text, note)
+        try:
+            started = self._started()
+        except OSError as error:
+            raise NoProgram from error
+        return _handed(started, text, note)
 
     def _started(self) -> Program:
         secret = offspring.fresh()

@@ -16,7 +16,7 @@ from deskyard.control.jobs import waiting
 from deskyard.control.jobs.remains import Forced, Lost, Remains
 from deskyard.control.jobs.running import CHILD, Runner
 from deskyard.control.jobs.slots import full, slots
-from deskyard.control.jobs.standby import Standby
+from deskyard.control.jobs.standby import NoProgram, Standby
 from deskyard.control.machines.removal import Unfinished
 from deskyard.control.people.passkeys import Passkeys
 from deskyard.control.queue import claim as claims
@@ -129,8 +129,16 @@ class Worker:
         except AWAY as error:
             # Its lease runs out, and whoever claims it then goes on.
             log.warning("%s: the database went away: %s", held.id, error)
+        except NoProgram as error:
+            log.warning("%s cannot be begun now: %s", held.id, error.__cause__)
+            self._put_back(held)
         except Exception:
             log.exception("%s: its run broke off", held.id)
+
+    def _put_back(self, held: Claim) -> None:
+        # Where that fails its lease runs out, and it counts as begun.
+        with contextlib.suppress(*AWAY), self._pool.connection() as link:
+            claims.put_back(link, held)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

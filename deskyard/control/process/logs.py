@@ -14,7 +14,12 @@ def bound(folder: Path) -> None:
     """
     for path in folder.glob("*.log"):
         if path.stat().st_size > MOST_BYTES:
-            with path.open("rb") as log, path.with_name(path.name + BEFORE).open("wb") as before:
-                log.seek(-MOST_BYTES, os.SEEK_END)
-                before.write(log.read(MOST_BYTES))
+            kept = path.with_name(path.name + BEFORE)
+            try:
+                with path.open("rb") as log, kept.open("wb") as before:
+                    log.seek(-MOST_BYTES, os.SEEK_END)
+                    before.write(log.read(MOST_BYTES))
+            except OSError:
+                # The disk is full, of this perhaps: the database needs what it takes.
+                kept.unlink(missing_ok=True)
             os.truncate(path, 0)

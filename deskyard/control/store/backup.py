@@ -30,7 +30,7 @@ SUFFIX, DRAFT = ".mission", ".backup-"
 MANIFEST, DUMP = "manifest.json", "database.dump"
 LEFT_OUT = ("operation_secret", "challenge", "event", "worker")
 COUNTED = ("workspace", "desktop", "person", "api_key", "operation", "conversation", "message", "audit_entry")
-PROGRAM_SECONDS = 3600
+PROGRAM_SECONDS = 4 * 3600  # of large tables
 MOST_MANIFEST = 1 << 20
 CHUNK = 1 << 20
 # The machines were never touched by what was under way in another database.
@@ -189,9 +189,14 @@ def _unpack(path: Path, folder: Path) -> Manifest:
 def _program(name: str, *arguments: str) -> None:
     """Run one of the server's programs; raises `HostError` if it fails."""
     argv = [str(cluster.programs(name) / name), *arguments]
-    done = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False
-    )
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        reason = f"{name} did not end within {PROGRAM_SECONDS // 3600} hours"
+        remedy = "see what it waits for (./inv control.status), or give the database a faster disk, then run it again"
+        raise HostError("database", DATABASE, reason, remedy) from error
     if done.returncode != 0:
         reason = f"{name} ended with {done.returncode}: {done.stderr.strip()[-500:]}"
         raise HostError("database", DATABASE, reason, "mend the cause, then run it again")

@@ -53,7 +53,9 @@ def meant(link: Link, held: Claim) -> dict[str, str]:
     """
     if held.kind not in MEANT:
         return {}
-    query = """select machine, there_since > coalesce((select at from message where id = %s), %s) as is_another
+    # One that lies ahead is of before the clock was set back; the child finds out by the machine all the same.
+    query = """select machine, there_since <= now()
+            and there_since > coalesce((select at from message where id = %s), %s) as is_another
         from desktop where id = %s and lifetime = 'task' and machine is not null"""
     found = link.execute(query, [held.input.get("message"), held.created_at, held.desktop]).fetchone()
     if found is None:

@@ -13,6 +13,8 @@ class Audited:
 
     def __init__(self) -> None:
         self.problem: str | None = None
+        # Not before its first check is done.
+        self.is_known = False
         self._known: Verdict = NOTHING
         self._new, self._whole = Deadline(0), Deadline(0)
 
@@ -22,7 +24,7 @@ class Audited:
         if not is_due and self._new.left > 0:
             return
         verdict = chain.verify_after(link, NOTHING if is_due else self._known)
-        self.problem = verdict.problem
+        self.problem, self.is_known = verdict.problem, True
         # Of one that is not whole all is looked at each time.
         self._known = verdict if verdict.ok else NOTHING
         self._new = Deadline(NEW_SECONDS)

@@ -114,12 +114,20 @@ class Eye:
                 # Its number is a bound from above.
                 text, number = f"ends in {days} days", numbers["certificate.ending"]
                 findings.append(Finding("certificate.ending", "mission-control", None, text, number))
-        if self.audited.problem is not None:
-            findings.append(Finding("audit.broken", "audit", None, self.audited.problem))
+        problem = self.audited.problem if self.audited.is_known else _said_of_the_audit(link)
+        if problem is not None:
+            findings.append(Finding("audit.broken", "audit", None, problem))
         for row in link.execute("select workspace_id, problem from anchor where problem is not null").fetchall():
             name = row["workspace_id"]
             findings.append(Finding("audit.broken", f"gateway {name}", name, row["problem"]))
         return findings
+
+
+def _said_of_the_audit(link: Link) -> str | None:
+    """What the open alert says is wrong with the audit: it stays until that was checked anew."""
+    query = "select text from alert where rule = 'audit.broken' and object = 'audit' and closed_at is null"
+    row = link.execute(query).fetchone()
+    return None if row is None else str(row["text"])
 
 
 def _desktops(link: Link, numbers: dict[str, int]) -> list[Finding]:

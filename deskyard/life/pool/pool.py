@@ -97,7 +97,8 @@ def require(target: str, machine: str) -> None:
     """Raise `ConfigError` unless this machine is at the seat WORKSPACE/NAME."""
     workspace, _, name = target.partition("/")
     _, seats = _seats(workspace)
-    if seats is None or not _is_left(seats, name, machine):
+    seated = None if seats is None else seats.ledger.machines().get(name)
+    if seated is None or seated.number != machine:
         raise ConfigError("desktop", target, "is not the one that this was for, which is gone", "begin another task")
 
 

@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from deskyard.access.gateway_program import TooOld
 from deskyard.control.approvals import deciders
-from deskyard.control.approvals.deciders import AGAIN_SECONDS, AT_ONCE, OLD_SECONDS, TELL_SECONDS, Bringer
-from deskyard.control.queue.claim import LEASE_SECONDS
+from deskyard.control.approvals.deciders import AGAIN_SECONDS, AT_ONCE, OLD_SECONDS, Bringer
 from deskyard.control.store.connection import Link
 from deskyard.control.store.pool import Lend
 from deskyard.errors import ConfigError, SiteError
@@ -216,7 +215,3 @@ def test_what_was_brought_is_read_and_written_by_one_thread_at_a_time() -> None:
     looked(bringer, "lab")
     joined(bringer)
     assert held == [True, True] and set(bringer._brought) == {"lab"}
-
-
-def test_answer_waits_for_two_tellings_within_its_lease() -> None:
-    assert 2 * TELL_SECONDS < LEASE_SECONDS

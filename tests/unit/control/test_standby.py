@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.control.jobs.running import CHILD
-from deskyard.control.jobs.standby import Program, Standby
+from deskyard.control.jobs.standby import NoProgram, Program, Standby
 from deskyard.host.command import end_group
 
 SECONDS = 60
@@ -89,6 +89,8 @@ def test_where_none_can_be_started_now_nothing_ends_and_the_next_call_starts_it(
     with monkeypatch.context() as patched:
         patched.setattr(Standby, "_started", refused)
         log.standby.keep()
+        with pytest.raises(NoProgram):
+            log.begin(kind="none")
     log.standby.keep()
     waiting = log.next()
     assert log.begin(kind="first").pid == waiting

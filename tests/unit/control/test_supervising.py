@@ -132,6 +132,19 @@ def test_a_log_that_grew_beyond_its_bound_begins_anew_and_its_end_stays_beside_i
     assert len(list(folder.logs.iterdir())) == 3
 
 
+def test_a_log_that_filled_the_disk_begins_anew_without_its_end(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "MOST_BYTES", 8)
+    log = folder.logs / "web.log"
+    log.write_text("0123456789")
+    # A place that takes no byte, as a disk that is full.
+    (folder.logs / "web.log.1").symlink_to("/dev/full")
+    logs.bound(folder.logs)
+    assert log.read_text() == ""
+    assert list(folder.logs.iterdir()) == [log]
+
+
 def test_a_reason_is_said_once_until_it_changes_or_all_is_well(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     reasons = Reasons(logging.getLogger("tests"), "is not followed now")

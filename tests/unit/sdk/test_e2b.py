@@ -340,6 +340,21 @@ class Mission:
     making: Sequence[str] = ()
 
 
+class Declared(Mission):
+    """One that has the desktop, which is off."""
+
+    def __init__(self, created: DesktopError) -> None:
+        super().__init__(created)
+        self.started: list[str] = []
+
+    async def desktop(self, id: str) -> Any:
+        return {"id": id, "state": "stopped", "operation": None}
+
+    async def start(self, id: str) -> dict[str, Any]:
+        self.started.append(id)
+        return {"id": "op_2"}
+
+
 def caller_of(mission: Mission) -> Caller:
     return Caller("dyk_1", owner_of("dyk_1"), cast(AsyncMissionControl, mission))
 
@@ -381,6 +396,24 @@ def test_a_sandbox_is_forgotten_only_where_its_making_was_refused(
 
     asyncio.run(make())
     assert [sandbox.id for sandbox in keeping.ending()] == (["lab--a"] if is_kept else [])
+
+
+def test_the_same_wish_brings_up_what_was_noted_and_never_came_up(keeping: Keeping) -> None:
+    now = [100.0]
+    sandboxes, wanted = Sandboxes(keeping, Ways(), clock=lambda: now[0]), wishes.read({"templateID": "base"}, 300)
+    again = Declared(created=error_of(409, "name"))
+
+    async def make() -> Kept:
+        with pytest.raises(DesktopError):
+            await sandboxes._maker.to_keep(
+                caller_of(Mission(waited=error_of(0, "machine"))), "lab--a", "x", wanted, True
+            )
+        now[0] = 900.0
+        return await sandboxes._maker.to_keep(caller_of(again), "lab--a", "x", wanted, True)
+
+    made = asyncio.run(make())
+    assert (made.started, made.ends, again.started) == (900.0, 1200.0, ["lab.a"])
+    assert keeping.find("lab--a") == made
 
 
 @pytest.mark.parametrize(("making", "is_gone"), [((), True), (("done", "running"), True), (("running",), False)])
