@@ -131,7 +131,7 @@ def whole_key(key: str) -> str:
 
 
 def written(name: str) -> dict[str, Any] | None:
-    """What is written for workspace `name` by whole keys, mistakes and all; None if the file maps none."""
+    """The whole keys of workspace `name` and what is written there, mistakes and all; None if the file maps none."""
     content = _content(name)
     config = content.get("config") if isinstance(content, dict) else None
     return {whole_key(str(key)): value for key, value in config.items()} if isinstance(config, dict) else None
