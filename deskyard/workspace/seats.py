@@ -156,6 +156,9 @@ class Seats:
                 try:
                     self._clear(seat)
                 except DeskyardError as error:
+                    if whole and (found is None or not _planned(declared, found)):
+                        # It may run on, and the place in the network that it has be given to another.
+                        raise
                     # It keeps nobody from the other seats; each sweep tries it again.
                     say(f"    seat {seat} cannot be removed: {error.reason} -> {error.remedy}")
                     continue

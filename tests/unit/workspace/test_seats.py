@@ -197,8 +197,23 @@ def test_machine_that_does_not_go_is_named_and_keeps_nobody_from_the_others(
     assert seats.sweep(declared(2)) == ["s2"]
     assert "seat s1 cannot be removed: its process does not end -> look at its disk" in capsys.readouterr().err
     assert (seats.is_free("s1"), seats.is_free("s2")) == (False, True)
+    # Its place in the network may be given away by whoever moves all.
+    with pytest.raises(SiteError, match="its process does not end"):
+        seats.sweep(declared(2), whole=True)
     disposables.stuck = set()
     assert seats.sweep(declared(2)) == ["s1"]
+
+
+def test_machine_that_does_not_go_is_passed_over_by_who_moves_all_where_its_place_stays_its_own(
+    seats: Seats, disposables: Disposables
+) -> None:
+    make(seats, "s1", Claim("me", time.time() - 1))
+    disposables.stuck = {"s1"}
+    assert seats.sweep(declared(2), whole=True) == []
+    make(seats, "s2", Claim("me", time.time() - 1))
+    disposables.stuck = {"s2"}
+    with pytest.raises(SiteError, match="its process does not end"):
+        seats.sweep(declared(1), whole=True)
 
 
 def test_seat_has_one_machine_at_a_time(seats: Seats) -> None:
