@@ -31,7 +31,6 @@ from deskyard.gateway.session.streams import Streams
 from deskyard.wire.computer import MOST_ENDED
 from deskyard.wire.gateway_settings import Settings
 from deskyard.wire.routes import COMPUTER, DESKTOP
-from deskyard.wire.session_requests import MOST_SESSIONS
 
 TICKET_SECONDS = 600
 # A worker that is just starting read its files before this session began or ended: look for it so long.
@@ -40,6 +39,7 @@ NEW_WORKER_SECONDS = 30.0
 ENDS_BY_ITSELF = ("closed", "the desktop does not answer")
 # A desktop is told for so long that a session is over: by then it has let go what nobody uses.
 TELL_SECONDS = 120.0
+MOST_SESSIONS = 5_000  # in one list: of a longer one its host believes nothing
 ENDED_AT_ONCE = 20  # more would keep each other waiting for longer than HAProxy is asked about one
 LOOK_SECONDS = 5.0  # a clock that was set, a worker that nobody told of
 
