@@ -264,7 +264,7 @@ async def _resumed(client: httpx.AsyncClient, origin: str, facts: dict[str, Any]
 
 
 async def _renewed(client: httpx.AsyncClient, address: str, token: str) -> dict[str, Any] | None:
-    """What is new of a session; None of one that is over. Raises `DesktopError` where it may be good all the same."""
+    """The news of a session; None of one that is over. Raises `DesktopError` where it may be good all the same."""
     response = await _posted(client, address, headers={"Authorization": f"Bearer {token}"})
     if response.status_code in OVER:
         return None

@@ -124,7 +124,7 @@ class Eye:
 
 
 def _said_of_the_audit(link: Link) -> str | None:
-    """What the open alert says is wrong with the audit: it stays until that was checked anew."""
+    """The text of the open alert of the audit, which stays until that was checked anew."""
     query = "select text from alert where rule = 'audit.broken' and object = 'audit' and closed_at is null"
     row = link.execute(query).fetchone()
     return None if row is None else str(row["text"])

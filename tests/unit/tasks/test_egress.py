@@ -30,7 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """What the gateway was asked; nothing is declared and nothing runs."""
     found: list[list[str]] = []
 
-    def ask(_: Any, arguments: list[str], **_rest: Any) -> Any:
+    def ask(_: Any, arguments: list[str], *_rest: Any, **_more: Any) -> Any:
         found.append(arguments)
         return dict(STATE)
 
@@ -224,7 +224,7 @@ def test_traffic_is_asked_for_by_days_that_a_gateway_keeps(
             egress.traffic(Context(), "demo", days=days)
     assert asked == []
 
-    def ask(_: Any, arguments: list[str], **_rest: Any) -> Any:
+    def ask(_: Any, arguments: list[str], *_rest: Any, **_more: Any) -> Any:
         asked.append(arguments)
         return counted()
 
@@ -253,7 +253,7 @@ def test_a_gateway_from_before_is_named(
     run_task: Callable[[], None],
     lacks: str,
 ) -> None:
-    def ask(_: Any, arguments: list[str], **_rest: Any) -> Any:
+    def ask(_: Any, arguments: list[str], *_rest: Any, **_more: Any) -> Any:
         said = f"deskyard-gateway: error: argument COMMAND: invalid choice: '{command}' (choose from 'apply')"
         raise SiteError("gateway", "demo", f"did not answer (2): {said}", "see ./inv workspace.status demo")
 
