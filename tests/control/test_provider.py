@@ -80,7 +80,7 @@ OTHER_KEY = ec.generate_private_key(ec.SECP256R1())
         {"claims": {"exp": int(time.time()) - 120}},
         {"claims": {"exp": None}},
         {"claims": {"iat": int(time.time()) - 3600}},
-        {"claims": {"iat": int(time.time()) + 3600}},
+        {"claims": {"iat": int(time.time()) + 86400}},
         {"claims": {"sub": None}},
         {"claims": {"sub": ""}},
         {"claims": {"sub": "x" * 256}},
