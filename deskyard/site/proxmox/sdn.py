@@ -59,8 +59,8 @@ def _applied(client: Client) -> dict[str, str]:
 
 def _await_reloads(client: Client, node: str) -> None:
     """Wait until a node reloads its network for nobody; how that goes is looked at by whoever began it."""
-    for row in client.get(f"nodes/{node}/tasks", **RELOADS):
-        if row.get("type") == RELOAD and row.get("id") == RELOADED and not row.get("endtime"):
+    for row in _of_network(client.get(f"nodes/{node}/tasks", **RELOADS)):
+        if not row.get("endtime"):
             with contextlib.suppress(SiteError):
                 wait_task(client, _upid(row) or "", APPLY_SECONDS)
 
@@ -77,8 +77,11 @@ def last_reload(client: Client, node: str) -> Row | None:
 
 def latest(rows: Iterable[Row]) -> Row | None:
     """The last reload of the network among tasks of a node."""
-    found = [row for row in rows if row.get("type") == RELOAD and row.get("id") == RELOADED]
-    return max(found, key=lambda row: int(row.get("starttime") or 0), default=None)
+    return max(_of_network(rows), key=lambda row: int(row.get("starttime") or 0), default=None)
+
+
+def _of_network(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row.get("type") == RELOAD and row.get("id") == RELOADED]
 
 
 def failed_with(reload: Row | None) -> str | None:
