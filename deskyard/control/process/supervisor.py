@@ -64,8 +64,8 @@ class Piece:
     pause: float = FIRST_PAUSE
     again: float = 0.0
 
-    def look(self, logs: Path) -> None:
-        """Start it if it does not run, and its pause is over."""
+    def look(self, folder: Path) -> None:
+        """Start it if it does not run, and its pause is over; what it says goes to its log in the folder."""
         now = time.monotonic()
         if self.process is not None:
             if self.process.poll() is None:
@@ -76,7 +76,7 @@ class Piece:
             self.process, self.again = None, now + self.pause
         if now >= self.again:
             try:
-                self.process = self._begun(logs)
+                self.process = self._begun(folder)
                 self.started = now
             except OSError as error:
                 # The disk may be full, or its program be exchanged at this moment: all others go on.
@@ -84,8 +84,8 @@ class Piece:
                 self.again = now + self.pause
                 log.warning("%s cannot be begun, and is tried again in %.1f s: %s", self.name, self.pause, error)
 
-    def _begun(self, logs: Path) -> "subprocess.Popen[bytes]":
-        with (logs / f"{self.name}.log").open("ab") as output:
+    def _begun(self, folder: Path) -> "subprocess.Popen[bytes]":
+        with (folder / f"{self.name}.log").open("ab") as output:
             return subprocess.Popen(
                 list(self.argv),
                 stdin=subprocess.DEVNULL,
