@@ -1,12 +1,13 @@
 """Grants, lists and revokes access to desktops: asks the gateway's session service over SSH."""
 
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deskyard.access import gateway_program
-from deskyard.errors import ConfigError
+from deskyard.errors import ConfigError, SiteError
 from deskyard.model import duration
 from deskyard.wire import session_requests
 from deskyard.wire.session_requests import DEFAULT_MODE, DEFAULT_TTL
@@ -46,7 +47,7 @@ def grant(
 
 
 def sessions(name: str) -> Any:
-    """The sessions of a workspace, without their secrets."""
+    """The sessions of a workspace that live or ended within a day, without their secrets; the audit has all."""
     return gateway_program.ask_service(gateway_program.require(name), session_requests.listing(), ["list"])
 
 
@@ -126,11 +127,31 @@ def follow_audit(name: str, since: int, pause: float = FOLLOW_SECONDS, chosen: C
     """Events after number `since`, as they come, for ever."""
     link = gateway_program.require(name)
     asked = chosen.arguments() if chosen else []
+    end = "--first"
     while True:
-        for event in gateway_program.ask(link, ["audit", "--since", str(since), "--last", str(FOLLOW_AT_ONCE), *asked]):
+        try:
+            arguments = ["audit", "--since", str(since), end, str(FOLLOW_AT_ONCE), *asked]
+            found = gateway_program.ask(link, arguments)
+        except SiteError as error:
+            if end == "--last" or "unrecognized arguments: --first" not in str(error):
+                raise
+            end = "--last"
+            continue
+        if end == "--last":
+            _say_skipped(found, since)
+        for event in found:
             since = event["seq"]
             yield event
-        time.sleep(pause)
+        if end == "--last" or len(found) < FOLLOW_AT_ONCE:
+            time.sleep(pause)
+
+
+def _say_skipped(found: Sequence[Any], since: int) -> None:
+    """Say that events are missing before these, which a gateway from before gave: the newest alone, of too many."""
+    if len(found) == FOLLOW_AT_ONCE and found[0]["seq"] > since + 1:
+        missing = f"events {since + 1} to {found[0]['seq'] - 1}"
+        remedy = "see access.audit --since with a higher --last"
+        print(f"skipped: {missing}, as far as they were asked for -> {remedy}", file=sys.stderr, flush=True)
 
 
 def seconds(ttl: str, field: str = "--ttl") -> int:

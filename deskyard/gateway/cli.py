@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from deskyard.errors import GatewayError
@@ -47,12 +48,15 @@ def _csr(options: argparse.Namespace, layout: Layout) -> Any:
 
 def _certificate(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.config import acme, acme_record, certificate
+    from deskyard.gateway.config.lock import alone
 
-    settings, text = in_force(layout), sys.stdin.read(INPUT_LIMIT)
-    # What the host sends opens the door until the ACME server has given one.
-    if acme_record.in_force(settings, layout):
-        return {"changed": [], "reason": "the one that the ACME server gave is in force"}
-    done = certificate.install(text, settings, layout, Machine())
+    text = sys.stdin.read(INPUT_LIMIT)
+    with alone(layout):
+        settings = in_force(layout)
+        # What the host sends opens the door until the ACME server has given one.
+        if acme_record.in_force(settings, layout):
+            return {"changed": [], "reason": "the one that the ACME server gave is in force"}
+        done = certificate.install(text, settings, layout, Machine())
     acme.start(settings, Machine())
     return done
 
@@ -105,10 +109,9 @@ def _agent(options: argparse.Namespace, layout: Layout) -> Any:
 def _keys(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.config import keys
 
-    settings = in_force(layout)
     if options.action == "retire":
-        return keys.retire(settings, layout, Machine())
-    return keys.rotate(settings, layout, Machine(), at_once=options.at_once, actor=options.actor)
+        return keys.retire(layout, Machine())
+    return keys.rotate(layout, Machine(), at_once=options.at_once, actor=options.actor)
 
 
 def _audit(options: argparse.Namespace, layout: Layout) -> Any:
@@ -117,7 +120,9 @@ def _audit(options: argparse.Namespace, layout: Layout) -> Any:
     if not options.verify:
         path = layout.actions_file if options.actions else layout.audit_file
         about = {name: value for name in ("desktop", "session") if (value := getattr(options, name))}
-        return audit.events(path, options.since, options.last, about)
+        if options.first is not None or options.last is not None:
+            return audit.events(path, options.since, options.last, about, options.first)
+        return _print_listed(audit.each(path, options.since, about))
     noted = {}
     if options.known:
         number, _, digest = options.known.partition(":")
@@ -127,6 +132,14 @@ def _audit(options: argparse.Namespace, layout: Layout) -> Any:
     # A file that is just being turned over looks like a gap, once.
     first = audit_check.verify_both(layout.audit_file, layout.actions_file, noted)
     return first if first["ok"] else audit_check.verify_both(layout.audit_file, layout.actions_file, noted)
+
+
+def _print_listed(events: Iterator[dict[str, Any]]) -> None:
+    """Print a list of events one by one: there may be more than fit into memory."""
+    print("[", end="")
+    for number, event in enumerate(events):
+        print(",\n" if number else "\n", json.dumps(event, indent=2), sep="", end="")
+    print("\n]")
 
 
 def _anchor(options: argparse.Namespace, layout: Layout) -> Any:
@@ -201,7 +214,9 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--verify", action="store_true", help="check the chain; names every line that is wrong")
     audit.add_argument("--known", help="NUMBER:HASH of a line that was collected before: it must still be there")
     audit.add_argument("--since", type=int, default=0, help="only events after this number")
-    audit.add_argument("--last", type=int, help="only so many, the newest")
+    some = audit.add_mutually_exclusive_group()
+    some.add_argument("--last", type=int, help="only so many, the newest")
+    some.add_argument("--first", type=int, help="only so many, the oldest")
     audit.add_argument("--actions", action="store_true", help="what programs did on desktops, instead of decisions")
     audit.add_argument("--desktop", help="only what is about this desktop")
     audit.add_argument("--session", help="only what is about the session with this id")

@@ -21,7 +21,7 @@ from deskyard.errors import GatewayError
 from deskyard.gateway.actions import ledger
 from deskyard.gateway.chat import chat
 from deskyard.gateway.chat.exchange import Exchange
-from deskyard.gateway.config import render
+from deskyard.gateway.config.servers import servers
 from deskyard.gateway.machine import systemd
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.page_news import Page, PageNews, Source, changes
@@ -49,7 +49,7 @@ def create(layout: Layout) -> Starlette:
     sessions = Sessions(
         settings,
         store,
-        Proxy(layout.master_socket, layout.revoked_file, render.servers(settings, layout)),
+        Proxy(layout.master_socket, layout.revoked_file, servers(settings, layout)),
         audit,
         keys,
         layout,

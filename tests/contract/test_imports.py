@@ -71,6 +71,17 @@ def test_a_provider_of_a_traced_engine_begins_its_traces_at_once() -> None:
     assert imported(f"{begin}\nimport pulumi", ("opentelemetry.sdk.trace",)) == ["opentelemetry.sdk.trace"]
 
 
+@pytest.mark.parametrize("module", ["config.keys", "egress.watch", "egress.ask.deciders", "session.line"])
+def test_programs_that_a_gateway_starts_often_render_no_configuration_and_sign_nothing(module: str) -> None:
+    assert (
+        imported(f"import deskyard.gateway.cli, deskyard.gateway.{module}", (*HEAVY, "cryptography", "asyncio")) == []
+    )
+
+
+def test_a_gateway_puts_settings_into_force_without_what_makes_certificates() -> None:
+    assert imported("import deskyard.gateway.config.apply", ("cryptography", "asyncio")) == []
+
+
 def test_what_is_imported_is_seen() -> None:
     assert "pulumi" in imported("import deskyard.workspace.workspace", HEAVY)
     assert "urllib3" in imported("import deskyard.engine.on_proxmox", ("urllib3",))

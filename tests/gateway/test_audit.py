@@ -86,7 +86,7 @@ def test_chain_of_a_busy_gateway_is_good_and_holds_no_secret(own_gateway: Gatewa
     gateway.upgrade(cookie=f"{cookie}x")
     gateway.upgrade("/d/d1/vnc?ticket=" + granted["ticket"], cookie)
     gateway.request("POST", "/d/d1/renew", "{}", {"Cookie": cookie, "Origin": gateway.origin})
-    keys.rotate(gateway.settings, gateway.layout, gateway.system(), at_once=False, actor="alice")
+    keys.rotate(gateway.layout, gateway.system(), at_once=False, actor="alice")
     gateway.revoke(granted["id"], actor="bob")
     service = gateway.processes[0]
     service.terminate()

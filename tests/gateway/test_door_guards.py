@@ -53,7 +53,7 @@ def test_key_that_is_the_only_one_vouches_for_its_own_sessions_alone(own_gateway
     old = signing.newest(gateway.layout.signing_keys)[1]
     assert gateway.upgrade(cookie=signed(gateway)).status == 503  # let in, and nobody's
     assert gateway.upgrade(cookie=signed(gateway, kid="k2")).status == 401
-    keys.rotate(gateway.settings, gateway.layout, gateway.system(), at_once=True, actor="alice")
+    keys.rotate(gateway.layout, gateway.system(), at_once=True, actor="alice")
     assert gateway.upgrade(cookie=gateway.session("d1")[1]).status == 101
     kid, new = signing.newest(gateway.layout.signing_keys)
     for key, named in ((ec.generate_private_key(ec.SECP256R1()), kid), (old, kid), (old, "k1"), (new, "k1")):

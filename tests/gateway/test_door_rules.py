@@ -14,7 +14,7 @@ def test_while_two_keys_are_good_neither_vouches_for_a_stranger_or_for_the_other
     gateway = own_gateway
     old = signing.newest(gateway.layout.signing_keys)[1]
     _, cookie = gateway.session("d1")
-    keys.rotate(gateway.settings, gateway.layout, gateway.system(), at_once=False, actor="alice")
+    keys.rotate(gateway.layout, gateway.system(), at_once=False, actor="alice")
     new = signing.newest(gateway.layout.signing_keys)[1]
     assert gateway.upgrade(cookie=cookie).status == 101
     assert gateway.upgrade(cookie=gateway.session("d1")[1]).status == 101

@@ -30,7 +30,7 @@ def test_rotation_ends_no_session_and_the_old_key_leaves_with_its_last_cookie() 
         _, cookie = gateway.session("d1")
         opened = gateway.upgrade(cookie=cookie)
         opened.read_until(b"|")
-        done = keys.rotate(gateway.settings, gateway.layout, gateway.system(), at_once=False, actor="alice")
+        done = keys.rotate(gateway.layout, gateway.system(), at_once=False, actor="alice")
         assert (done["signs"], done["accepted"]) == ("k2", ["k1", "k2"])
         assert not (gateway.layout.signing_keys / "k1.key").exists()
         assert opened.echo("still here") == "still here"
@@ -39,11 +39,11 @@ def test_rotation_ends_no_session_and_the_old_key_leaves_with_its_last_cookie() 
         assert (kid_of(cookie), kid_of(fresh)) == ("k1", "k2")
         status, renewed = renew(gateway, cookie)
         assert (status, kid_of(renewed)) == (200, "k2")
-        assert keys.retire(gateway.settings, gateway.layout, gateway.system())["dropped"] == []
+        assert keys.retire(gateway.layout, gateway.system())["dropped"] == []
         retired = gateway.layout.signing_keys / "retired.json"
         assert json.loads(retired.read_text())["k1"] > time.time() + 20
         retired.write_text(json.dumps({"k1": time.time() - 1}))
-        assert keys.retire(gateway.settings, gateway.layout, gateway.system()) == {
+        assert keys.retire(gateway.layout, gateway.system()) == {
             "dropped": ["k1"],
             "accepted": ["k2"],
         }
@@ -58,7 +58,7 @@ def test_key_that_was_lost_is_void_at_once(own_gateway: Gateway) -> None:
     _, cookie = gateway.session("d1")
     opened = gateway.upgrade(cookie=cookie)
     opened.read_until(b"|")
-    keys.rotate(gateway.settings, gateway.layout, gateway.system(), at_once=True, actor="alice")
+    keys.rotate(gateway.layout, gateway.system(), at_once=True, actor="alice")
     assert gateway.upgrade(cookie=cookie).status == 401
     assert renew(gateway, cookie)[0] == 401
     _, fresh = gateway.session("d1")
@@ -71,7 +71,7 @@ def test_key_that_haproxy_refuses_changes_nothing(own_gateway: Gateway) -> None:
     before = gateway.layout.proxy_file.read_text()
     for failing in ("haproxy -c", "reload-or-restart"):
         with pytest.raises(GatewayError):
-            keys.rotate(gateway.settings, gateway.layout, Checks(failing=failing), at_once=False, actor="alice")
+            keys.rotate(gateway.layout, Checks(failing=failing), at_once=False, actor="alice")
         assert gateway.layout.proxy_file.read_text() == before
         assert signing.active(gateway.layout.signing_keys) == "k1"
         assert signing.kids(gateway.layout.signing_keys) == ["k1"]

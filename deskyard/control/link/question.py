@@ -21,6 +21,8 @@ from deskyard.workspace import readiness
 SECONDS = 300.0
 # The year 5138: no moment of a gateway is later.
 FAR = 1e11
+# A gateway lists half as many sessions (`deskyard.gateway.session.sessions`, to which a test holds this); one of before
+# lists more.
 MOST_ANSWER, MOST_TEXT, MOST_ROWS = 16 << 20, 100, 10_000
 Sessions = list[dict[str, Any]]
 

@@ -9,13 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Protocol
 
+from deskyard.gateway.actions.table import KEEP_SECONDS, TABLE, WORKING
 from deskyard.gateway.session.store import Session
-from deskyard.wire.computer import SCOPES, SEE
 
-TABLE = "uses_of_session"
-KEEP_SECONDS = 24 * 3600  # the host looks more often
-# Whoever has one of them may do more than look.
-WORKING = tuple(scope for scope in SCOPES if scope != SEE)
 _ROW = re.compile(r"0x[0-9a-f]+: key=([A-Za-z0-9_-]{16,40}) .*\bexp=(\d+) .*\bconn_cur=(\d+)\b")
 
 

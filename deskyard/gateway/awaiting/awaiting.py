@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.actions.use import WORKING
+from deskyard.gateway.actions.table import WORKING
 from deskyard.gateway.awaiting.stages import Stages
 from deskyard.gateway.page_news import Page, Pages
 from deskyard.gateway.session.grants import AGENT

@@ -13,7 +13,7 @@ from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.config import acme_record, certificate
-from deskyard.gateway.config.apply import alone
+from deskyard.gateway.config.lock import alone
 from deskyard.gateway.machine import files, tls
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System

@@ -1,18 +1,18 @@
 """Puts settings into force: render, check everything, install, load; or keep what was good and say so."""
 
-import fcntl
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.config import egress_grants, render
 from deskyard.gateway.config.egress_grants import Grants
+from deskyard.gateway.config.in_force import in_force
+from deskyard.gateway.config.lock import alone
 from deskyard.gateway.config.replacement import RELOAD_DOOR, Part, door_check, judge, replace
-from deskyard.gateway.machine import files, tls
+from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
 from deskyard.gateway.session import signing
@@ -25,7 +25,7 @@ def apply(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
     """Put `settings` into force; the result names what changed. Raises `GatewayError`, with the old ones in force."""
     with alone(layout):
         _check_interfaces(settings, layout, system)
-        kids = signing.ensure(layout.signing_keys, group(layout))
+        kids = signing.ensure(layout.signing_keys, layout.signing_group)
         kept = egress_grants.load(layout)
         if files.read(layout.settings_file) != settings.as_json():
             kept = kept.timed()
@@ -38,10 +38,12 @@ def apply(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
         }
 
 
-def change_list(edit: Callable[[Grants], Grants], settings: Settings, layout: Layout, system: System) -> list[str]:
+def change_list(edit: Callable[[Settings, Grants], Grants], layout: Layout, system: System) -> list[str]:
     """Put another list of allowed names into force; the names of what changed. Raises as `apply` does."""
     with alone(layout):
-        grants = edit(egress_grants.load(layout))
+        # Read here: while this waited, others may have come into force.
+        settings = in_force(layout)
+        grants = edit(settings, egress_grants.load(layout))
         changed = _enforce(_list_parts(settings, grants, layout), settings, layout, system)
         egress_grants.save(grants, layout)
         return [part.name for part in changed]
@@ -56,29 +58,20 @@ def _enforce(parts: list[Part], settings: Settings, layout: Layout, system: Syst
     return changed
 
 
-@contextmanager
-def alone(layout: Layout) -> Iterator[None]:
-    """Keep other runs of `apply` out."""
-    layout.etc.mkdir(parents=True, exist_ok=True)
-    with (layout.etc / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _list_parts(settings: Settings, grants: Grants, layout: Layout) -> list[Part]:
     """The files that hold the list of allowed names."""
-    in_force = grants.effective(settings)
-    rules = render.firewall(in_force, layout.egress_user, layout.acme_user)
+    effective = grants.effective(settings)
+    rules = render.firewall(effective, layout.egress_user, layout.acme_user)
     return [
         Part("firewall", layout.firewall_file, rules, (("nft", "-f", str(layout.firewall_file)),)),
-        Part("dns", layout.dns_file, render.dnsmasq(in_force), *_service("deskyard-dns.service")),
-        Part("egress", layout.egress_file, render.egress(in_force, layout, grants.closings), *_router(in_force)),
+        Part("dns", layout.dns_file, render.dnsmasq(effective), *_service("deskyard-dns.service")),
+        Part("egress", layout.egress_file, render.egress(effective, layout, grants.closings), *_router(effective)),
     ]
 
 
-def _router(in_force: Settings) -> tuple[tuple[tuple[str, ...], ...], str | None]:
+def _router(effective: Settings) -> tuple[tuple[tuple[str, ...], ...], str | None]:
     unit = "deskyard-egress.service"
-    if in_force.egress != "locked":
+    if effective.egress != "locked":
         return (("systemctl", "stop", unit),), None
     return (("systemctl", "reload-or-restart", unit),), unit
 
@@ -119,6 +112,9 @@ def _check(settings: Settings, parts: list[Part], layout: Layout, system: System
         staged[part.name].write_text(part.text)
     bundle = layout.tls_bundle
     if "proxy" in staged and not bundle.exists():
+        # Once in a gateway's life.
+        from deskyard.gateway.machine import tls
+
         key = tls.ensure_key(layout.tls / "key.pem")
         bundle = folder / "bootstrap.pem"
         files.write(bundle, tls.self_signed(key, settings.hostname) + key, 0o600)
@@ -170,10 +166,6 @@ def _check_interfaces(settings: Settings, layout: Layout, system: System) -> Non
         if found != mac:
             reason = f"the interface called {name} is {found or 'absent'}"
             raise GatewayError(f"{name}_mac", mac, reason, "check the NICs of this machine and its cloud-init data")
-
-
-def group(layout: Layout) -> str | None:
-    return layout.service_user if layout.trusts_system else None
 
 
 def _pending_file(layout: Layout) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.config import apply, render
-from deskyard.gateway.config.replacement import RELOAD_DOOR, Part, door_check, judge, replace
+from deskyard.gateway.config.in_force import in_force
+from deskyard.gateway.config.lock import alone
 from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import System
@@ -20,14 +20,16 @@ MARGIN_SECONDS = 60
 REMEDY = "mend the cause; the keys are as they were"
 
 
-def rotate(settings: Settings, layout: Layout, system: System, *, at_once: bool, actor: str) -> dict[str, Any]:
+def rotate(layout: Layout, system: System, *, at_once: bool, actor: str) -> dict[str, Any]:
     """Sign with a new key from now on. Cookies of the old one stay good until they end, or `at_once` no more."""
     folder = layout.signing_keys
-    with apply.alone(layout):
+    with alone(layout):
+        # Read here: while this waited, others may have come into force.
+        settings = in_force(layout)
         old = signing.active(folder)
         # Said in so many words, or a restart of the session service now would sign with a key that HAProxy lacks.
         files.write(folder / "active", f"{old}\n")
-        kid = signing.create(folder, signing.next_kid(folder), apply.group(layout))
+        kid = signing.create(folder, signing.next_kid(folder), layout.signing_group)
         try:
             _publish([kid] if at_once else signing.kids(folder), settings, layout, system)
         except GatewayError:
@@ -48,18 +50,23 @@ def rotate(settings: Settings, layout: Layout, system: System, *, at_once: bool,
     return {"signs": kid, "accepted": signing.kids(folder), "old_until": None if at_once else int(ends)}
 
 
-def retire(settings: Settings, layout: Layout, system: System) -> dict[str, Any]:
+def retire(layout: Layout, system: System) -> dict[str, Any]:
     """Drop the keys whose last cookie is over."""
-    with apply.alone(layout):
+    with alone(layout):
         over = [kid for kid, ends in _retired(layout).items() if ends <= time.time()]
         if over:
-            _publish([kid for kid in signing.kids(layout.signing_keys) if kid not in over], settings, layout, system)
+            kept = [kid for kid in signing.kids(layout.signing_keys) if kid not in over]
+            _publish(kept, in_force(layout), layout, system)
             _forget(over, layout)
     return {"dropped": over, "accepted": signing.kids(layout.signing_keys)}
 
 
 def _publish(kids: Sequence[str], settings: Settings, layout: Layout, system: System) -> None:
     """Let HAProxy accept these keys and no others; or keep what was, and raise `GatewayError`."""
+    # The timer that looks whether a key is over finds none, nearly always: it needs nothing of this.
+    from deskyard.gateway.config import render
+    from deskyard.gateway.config.replacement import RELOAD_DOOR, Part, door_check, judge, replace
+
     text = render.haproxy(settings, layout, kids, layout.tls_bundle)
     if not layout.tls_bundle.exists():
         raise GatewayError("certificate", None, "is not there yet: there is no door", "run workspace.up first")

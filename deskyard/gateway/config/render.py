@@ -8,10 +8,12 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from deskyard.gateway.actions import use
+from deskyard.gateway.actions import table
 from deskyard.gateway.actions.line import HASHED_BYTES, MOST_LINE, WAKING
 from deskyard.gateway.config import tracking
+from deskyard.gateway.config.servers import ports_by_backend, servers
 from deskyard.gateway.egress import counters
+from deskyard.gateway.egress.nflog import LOG_GROUP
 from deskyard.gateway.machine.layout import Layout
 from deskyard.wire import actions, computer
 from deskyard.wire.egress_list import NAME, WEB_PORTS, Entry
@@ -20,7 +22,6 @@ from deskyard.wire.gateway_settings import Desktop, Settings
 from deskyard.wire.routes import COMPUTER, DESKTOP, RECORDINGS, ROUTES
 from deskyard.wire.talk import MOST_REQUEST
 
-LOG_GROUP = 5
 SSH = 22
 # Over so long a program may ask faster, as at its start, if it then rests.
 RATE_SECONDS = 10
@@ -140,35 +141,11 @@ def haproxy(settings: Settings, layout: Layout, kids: Sequence[str], bundle: Pat
         programs=[route for route in ROUTES.values() if route.for_programs],
         action_line=MOST_LINE,
         rate_seconds=RATE_SECONDS,
-        uses=use.TABLE,
-        uses_seconds=use.KEEP_SECONDS,
+        uses=table.TABLE,
+        uses_seconds=table.KEEP_SECONDS,
         hashed_bytes=HASHED_BYTES,
         say_bytes=MOST_REQUEST,
     )
-
-
-def servers(settings: Settings, layout: Layout) -> dict[tuple[str, str], str]:
-    """Where HAProxy takes a session, by desktop and backend: filtered ones to the filter, never to the desktop itself.
-
-    Always weight 0: no other session may ever fall through to it.
-    """
-    places = {
-        (desktop.name, backend): (desktop, port)
-        for desktop in settings.desktops
-        for backend, port in _backends(desktop).items()
-    }
-    return {
-        (name, backend): f"127.0.0.1:{layout.view_port} weight 0"
-        if backend in ROUTES and ROUTES[backend].filtered
-        else f"{desktop.address}:{port} weight 0 maxconn {layout.streams_per_session}"
-        for (name, backend), (desktop, port) in places.items()
-    }
-
-
-def _backends(desktop: Desktop) -> dict[str, int]:
-    """The backends of a desktop and the ports there: its routes, and its recordings where it has a service of them."""
-    has_both = {DESKTOP.name, COMPUTER.name} <= set(desktop.routes)
-    return {**desktop.routes, **({RECORDINGS: desktop.routes[COMPUTER.name]} if has_both else {})}
 
 
 def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, str], Sequence[str]]) -> str:
@@ -176,7 +153,7 @@ def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, st
     lists = {
         (desktop.name, backend): list(sessions.get((desktop.name, backend), ()))
         for desktop in settings.desktops
-        for backend in _backends(desktop)
+        for backend in ports_by_backend(desktop)
     }
     return _render(
         "backends.cfg.j2",
@@ -199,8 +176,8 @@ def backends(settings: Settings, layout: Layout, sessions: Mapping[tuple[str, st
         wait_path=computer.WAIT_PATH,
         claims=actions.HEADER,
         most_claims=actions.MOST_HEADER,
-        uses=use.TABLE,
-        working=use.WORKING,
+        uses=table.TABLE,
+        working=table.WORKING,
         waking=WAKING,
         waking_seconds=WAKING_SECONDS,
     )

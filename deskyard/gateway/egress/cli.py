@@ -6,13 +6,16 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.config.in_force import in_force
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import Machine
 from deskyard.wire.gateway_settings import Settings
+
+if TYPE_CHECKING:
+    from deskyard.gateway.config.egress_grants import Grants
 
 PROOF_LIMIT, LIST_LIMIT = 32 * 1024, 2 * 1024 * 1024
 Add = Callable[..., argparse.ArgumentParser]
@@ -67,51 +70,56 @@ def add_commands(add: Add) -> None:
 
 def _allow(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.config import egress_grants
-    from deskyard.gateway.config.apply import change_list
 
-    settings = _locked(layout)
     grant = egress_grants.grant(options.name, options.seconds, options.once, options.actor)
-    change_list(lambda grants: grants.allowing(grant), settings, layout, Machine())
-    return _state(settings, layout)
+    return _change(lambda settings, grants: grants.allowing(grant), layout)
 
 
 def _forbid(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.config import egress_grants
-    from deskyard.gateway.config.apply import change_list
 
-    settings = _locked(layout)
     egress_grants.check(options.name)
-    allowed = [row["entry"] for row in _state(settings, layout)["allowed"]]
-    if options.name not in allowed:
-        remedy = f"choose one of: {', '.join(allowed) or 'none is allowed'}"
-        raise GatewayError("name", options.name, "is not on the list", remedy)
-    declared = settings.egress_rules.allow
-    change_list(lambda grants: grants.forbidding(options.name, declared), settings, layout, Machine())
-    return _state(settings, layout)
+
+    def forbid(settings: Settings, grants: "Grants") -> "Grants":
+        allowed = grants.effective(settings).egress_rules.allow
+        if options.name not in allowed:
+            remedy = f"choose one of: {', '.join(allowed) or 'none is allowed'}"
+            raise GatewayError("name", options.name, "is not on the list", remedy)
+        return grants.forbidding(options.name, settings.egress_rules.allow)
+
+    return _change(forbid, layout)
 
 
 def _close(options: argparse.Namespace, layout: Layout) -> Any:
     from deskyard.gateway.config import egress_grants
-    from deskyard.gateway.config.apply import change_list
     from deskyard.gateway.egress import router
 
-    settings = _locked(layout)
     for name in options.names:
         egress_grants.check_closable(name)
-    change_list(
-        lambda grants: grants.closing(options.names, options.reason, options.actor), settings, layout, Machine()
-    )
+    state = _change(lambda settings, grants: grants.closing(options.names, options.reason, options.actor), layout)
     # Also if all were closed before: whoever closed them may not have come as far.
     router.end_old_workers(layout)
-    return _state(settings, layout)
+    return state
 
 
 def _reopen(options: argparse.Namespace, layout: Layout) -> Any:
+    return _change(lambda settings, grants: grants.reopening(options.names, options.reason), layout)
+
+
+def _change(edit: Callable[[Settings, "Grants"], "Grants"], layout: Layout) -> dict[str, Any]:
+    """Change the list of a locked workspace; the list as it is then."""
     from deskyard.gateway.config.apply import change_list
 
-    settings = _locked(layout)
-    change_list(lambda grants: grants.reopening(options.names, options.reason), settings, layout, Machine())
-    return _state(settings, layout)
+    def of_locked(settings: Settings, grants: "Grants") -> "Grants":
+        if settings.egress != "locked":
+            reason = f"is {settings.egress}, so there is no list"
+            raise GatewayError(
+                "egress", settings.workspace, reason, "declare egress: locked and bring the workspace up"
+            )
+        return edit(settings, grants)
+
+    change_list(of_locked, layout, Machine())
+    return _state(in_force(layout), layout)
 
 
 def _list(options: argparse.Namespace, layout: Layout) -> Any:
@@ -238,11 +246,3 @@ def _state(settings: Settings, layout: Layout) -> dict[str, Any]:
 
 def _moment(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def _locked(layout: Layout) -> Settings:
-    settings = in_force(layout)
-    if settings.egress != "locked":
-        reason = f"is {settings.egress}, so there is no list"
-        raise GatewayError("egress", settings.workspace, reason, "declare egress: locked and bring the workspace up")
-    return settings

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from deskyard.errors import GatewayError
 
+LOG_GROUP = 5  # of the rules that log
 NETLINK_NETFILTER = 12
 ULOG = 4 << 8
 CONFIG = ULOG | 1

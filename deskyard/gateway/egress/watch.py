@@ -9,9 +9,7 @@ from collections.abc import Callable
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.config import egress_grants
-from deskyard.gateway.config.apply import change_list
 from deskyard.gateway.config.egress_grants import Grants
-from deskyard.gateway.config.render import LOG_GROUP
 from deskyard.gateway.egress import nflog, refusals, traffic
 from deskyard.gateway.egress.refusals import Carried, Log, Raised
 from deskyard.gateway.machine import files
@@ -41,7 +39,7 @@ class Watcher:
 
     def run(self) -> None:
         """Watch until the process is ended."""
-        packets = nflog.listen(LOG_GROUP)
+        packets = nflog.listen(nflog.LOG_GROUP)
         lines = self._open_socket()
         # What ended while the gateway was off, or was left half done by a power cut, is put right first.
         self._change(lambda grants: grants, even_if_same=True)
@@ -122,12 +120,14 @@ class Watcher:
 
     def _change(self, edit: Callable[[Grants], Grants], even_if_same: bool = False) -> bool:
         """Change the grants; false if they have to be changed again, later."""
-        settings = self._current()
         before = egress_grants.load(self._layout)
-        if settings is None or (edit(before) == before and not even_if_same):
+        if self._current() is None or (edit(before) == before and not even_if_same):
             return True
         try:
-            change_list(edit, settings, self._layout, self._system)
+            # It ends a time, now and then: the watch starts with the gateway, and listens without it.
+            from deskyard.gateway.config.apply import change_list
+
+            change_list(lambda settings, grants: edit(grants), self._layout, self._system)
         except GatewayError as error:
             self._retry_at = time.monotonic() + RETRY_SECONDS
             print(f"error: {error}", file=sys.stderr, flush=True)

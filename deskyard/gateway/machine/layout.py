@@ -55,6 +55,11 @@ class Layout:
         return self.etc / "settings.json"
 
     @property
+    def signing_group(self) -> str | None:
+        """The group that reads the keys that sign sessions; None of one where it may not be there."""
+        return self.service_user if self.trusts_system else None
+
+    @property
     def firewall_file(self) -> Path:
         """The ruleset loaded after the base one at boot."""
         return self.etc / "firewall.nft"

@@ -35,7 +35,7 @@ async def _answer(sessions: Sessions, reader: asyncio.StreamReader, writer: asyn
     request: dict[str, Any] = {}
     try:
         async with asyncio.timeout(10):
-            request = json.loads(await reader.read(LIMIT))
+            request = json.loads(await _whole(reader))
         return {"result": await _dispatch(sessions, request)}
     except GatewayError as error:
         return {"error": error.as_dict()}
@@ -47,6 +47,16 @@ async def _answer(sessions: Sessions, reader: asyncio.StreamReader, writer: asyn
         reason = f"failed: {type(error).__name__}: {error}"
         remedy = "see `journalctl -u deskyard-session` in the gateway"
         return {"error": GatewayError("session service", request.get("command"), reason, remedy).as_dict()}
+
+
+async def _whole(reader: asyncio.StreamReader) -> bytes:
+    """All that the asking side says until it has no more to say: it may come in pieces (socat's have 8 KiB)."""
+    said = b""
+    while piece := await reader.read(LIMIT):
+        said += piece
+        if len(said) > LIMIT:
+            raise GatewayError("request", None, f"is longer than {LIMIT} bytes", "ask for less at once")
+    return said
 
 
 async def _dispatch(sessions: Sessions, request: dict[str, Any]) -> Any:

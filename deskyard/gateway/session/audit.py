@@ -13,9 +13,11 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -197,12 +199,22 @@ def digest(line: bytes) -> str:
 
 def lines(path: Path, since: int = 0) -> Iterator[tuple[Path, int, bytes]]:
     """All lines with their file and their number in it; files that end before the event after `since` are left out."""
+    for file in _files_after(path, since):
+        for number, line in enumerate(_lines_of(file), 1):
+            yield file, number, line
+
+
+def _files_after(path: Path, since: int) -> list[Path]:
+    """The files, oldest first, without those that end before the event after `since`."""
     there = files(path)
     begun = [number for number, after in enumerate(there) if _first(after) <= since + 1]
-    for file in there[max(begun, default=0) :]:
-        with file.open("rb") as stream:
-            for number, line in enumerate(stream, 1):
-                yield file, number, line.rstrip(b"\n")
+    return there[max(begun, default=0) :]
+
+
+def _lines_of(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as stream:
+        for line in stream:
+            yield line.rstrip(b"\n")
 
 
 def _first(file: Path) -> float:
@@ -211,21 +223,41 @@ def _first(file: Path) -> float:
     return int(number) if number.isdigit() else math.inf
 
 
-def events(
-    path: Path, since: int = 0, last: int | None = None, about: Mapping[str, str] | None = None
-) -> list[dict[str, Any]]:
-    """The events after number `since` with the facts `about`, at most the `last` ones.
+def each(path: Path, since: int = 0, about: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
+    """The events after number `since` with the facts `about`, the oldest first.
 
     A line that is no JSON is left to `verify`.
     """
+    return _chosen((line for _, _, line in lines(path, since)), since, about)
+
+
+def events(
+    path: Path,
+    since: int = 0,
+    last: int | None = None,
+    about: Mapping[str, str] | None = None,
+    first: int | None = None,
+) -> list[dict[str, Any]]:
+    """The same: all, only the `first` ones, or only the `last` ones. No more is kept than is asked for."""
+    if last is None:
+        return list(islice(each(path, since, about), first))
+    found: deque[dict[str, Any]] = deque()
+    # Full files of actions hold a hundred thousand events, the newest one some thousands.
+    for file in reversed(_files_after(path, since)):
+        newest = deque(_chosen(_lines_of(file), since, about), maxlen=max(0, last - len(found)))
+        found.extendleft(reversed(newest))
+        if len(found) >= last:
+            break
+    return list(found)
+
+
+def _chosen(lines: Iterable[bytes], since: int, about: Mapping[str, str] | None) -> Iterator[dict[str, Any]]:
     wanted = (about or {}).items()
-    found: list[dict[str, Any]] = []
-    for _, _, line in lines(path, since):
+    for line in lines:
         try:
             event = json.loads(line)
         except ValueError:
             continue
         known = isinstance(event, dict) and event.get("seq", 0) > since
         if known and all(event.get(name) == value for name, value in wanted):
-            found.append({**event, "hash": digest(line)})
-    return found if last is None else found[-last:]
+            yield {**event, "hash": digest(line)}

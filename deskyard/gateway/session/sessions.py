@@ -11,6 +11,7 @@ from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.actions import use
+from deskyard.gateway.actions.table import KEEP_SECONDS
 from deskyard.gateway.anchors import Anchors
 from deskyard.gateway.awaiting.awaiting import Awaiting
 from deskyard.gateway.chat.chat import Chat
@@ -38,6 +39,8 @@ NEW_WORKER_SECONDS = 30.0
 ENDS_BY_ITSELF = ("closed", "the desktop does not answer")
 # A desktop is told for so long that a session is over: by then it has let go what nobody uses.
 TELL_SECONDS = 120.0
+MOST_SESSIONS = 5_000  # in one list: of a longer one its host believes nothing
+ENDED_AT_ONCE = 20  # more would keep each other waiting for longer than HAProxy is asked about one
 LOOK_SECONDS = 5.0  # a clock that was set, a worker that nobody told of
 
 
@@ -309,8 +312,9 @@ class Sessions:
         self._audit.note("deciders", **facts)
 
     async def listing(self) -> list[dict[str, Any]]:
-        """List all sessions that are remembered, newest first."""
-        sessions = self._store.all()
+        """List the sessions that are not over, and those that ended as lately as their use is known; newest first."""
+        now = self._clock()
+        sessions = self._store.recent(now - KEEP_SECONDS, now, MOST_SESSIONS)
         # Where no program comes, HAProxy is not asked.
         uses = await use.look(self._proxy) if any(session.mode == AGENT for session in sessions) else {}
         now = self._clock()
@@ -364,19 +368,28 @@ class Sessions:
         self._own_clock.follow(self._bring_forward)
         now = self._clock()
         settled = await self._sync_workers(now)
-        async with self._closing:
-            over = self._store.to_close(now)
-            self._tell_ended(over)
-            for session in over:
-                ended = await self._end(session)
-                settled = settled and ended
-                if ended and session.revoked is None:
-                    self._note("expire", session, result="closed", reason=session.state(now))
+        settled = await self._close_over(now) and settled
         self._move_drives(now)
         settled = await self._privacy.settle() and settled
         settled = await self._stops.settle() and settled
         self._store.forget_old(now)
         return self._rest(now) if settled else 0.0
+
+    async def _close_over(self, now: float) -> bool:
+        """Close the sockets of all that are over, some at a time; false if some have to be tried again."""
+        self._tell_ended(self._store.to_close(now))
+        settled, tried = True, set[str]()
+        while True:
+            # Let go between: somebody may wait to revoke another.
+            async with self._closing:
+                over = [session for session in self._store.to_close(now) if session.id not in tried][:ENDED_AT_ONCE]
+                if not over:
+                    return settled
+                tried |= {session.id for session in over}
+                for session, ended in zip(over, await self._end(over), strict=True):
+                    settled = settled and ended
+                    if ended and session.revoked is None:
+                        self._note("expire", session, result="closed", reason=session.state(now))
 
     def _bring_forward(self, seconds: float) -> bool:
         """Let no session last longer because the clock was set back: what is to come moves with it."""
@@ -436,15 +449,23 @@ class Sessions:
     async def _revoke(self, ids: list[str], actor: str, reason: str) -> list[dict[str, Any]]:
         ended = self._mark_revoked(ids, actor, reason)
         live = [session for session in ended if session.redeemed is not None]
-        async with self._closing:
-            await asyncio.gather(*(self._end(session) for session in live))
+        for session in live:
+            self.streams.line.close(session.id)
+        for first in range(0, len(live), ENDED_AT_ONCE):
+            async with self._closing:
+                if not any(await self._end(live[first : first + ENDED_AT_ONCE])):
+                    break  # HAProxy does not answer: the sweep asks it again
         now = self._clock()
         with contextlib.suppress(GatewayError):  # what opens may have to wait: the sweep tries again
             self._move_drives(now)
         return [describe(session, now) for session in ended]
 
-    async def _end(self, session: Session) -> bool:
-        """Close the sockets of an ended session; false if HAProxy or the disk refuses, and the sweep must try again."""
+    async def _end(self, sessions: Sequence[Session]) -> list[bool]:
+        """Close the sockets of ended sessions; false of each that the sweep must try again."""
+        return await asyncio.gather(*map(self._end_one, sessions))
+
+    async def _end_one(self, session: Session) -> bool:
+        """Close the sockets of an ended session; false if HAProxy or the disk refuses."""
         self.streams.line.close(session.id)
         if await self._proxy.refuse(session, revoked=session.revoked is not None) == 0:
             return False

@@ -36,6 +36,7 @@ create table if not exists sessions (
     lease real,
     scopes text not null default ''
 );
+create index if not exists sessions_by_end on sessions (expires);
 create table if not exists drivers (
     desktop text primary key,
     session text not null,
@@ -62,6 +63,8 @@ LATER_COLUMNS = (
 ENDS = "min(expires, coalesce(lease, expires))"
 # One whose sockets were closed at its end stays over, also where the clock is set back to before that.
 ALIVE = f"redeemed is not null and revoked is null and closed is null and {ENDS} > ?"
+# When it ended, or will.
+END = f"coalesce(revoked, case when redeemed is null then min(ticket_expires, expires) else {ENDS} end)"
 KEEP_SECONDS = 30 * 24 * 3600
 JOURNAL_BYTES = 256 * 1024
 
@@ -249,6 +252,12 @@ class Store:
     def all(self) -> list[Session]:
         """Read all sessions that are remembered, newest first."""
         return self._many("1", "order by issued desc")
+
+    def recent(self, since: float, now: float, most: int) -> list[Session]:
+        """Read so many that are not over or ended since then, newest first; where there are more, those not over."""
+        over = f"revoked is not null or closed is not null or {END} <= ?"
+        found = self._many(f"{END} > ?", f"order by {over}, issued desc limit ?", since, now, most)
+        return sorted(found, key=lambda session: session.issued, reverse=True)
 
     def alive(self, now: float) -> list[Session]:
         """Redeemed, not revoked, not over."""

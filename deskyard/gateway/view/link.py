@@ -87,7 +87,7 @@ class ViewLink:
             self._waiting.pop(stream.number, None)
         if answer["status"] != 101:
             raise Refused(answer["status"])
-        self._view.drivers = answer["drivers"]
+        # Who drives was heard with the answer (`_hear`), and newer news may have come since.
         return answer["address"], answer["port"]
 
     def closed(self, stream: Stream, reason: str, *, flood: bool) -> None:

@@ -19,7 +19,7 @@ from deskyard.site.ssh_link import GATEWAY, SshLink
 
 # An emulated gateway boots in two to nine minutes, depending on what else boots.
 BOOT_SECONDS = 1800.0
-# A gateway waits up to two minutes for each of its units, and on the way back.
+# A gateway waits up to 330 s for a unit to start: here for two of them, and for one more on the way back.
 APPLY_SECONDS = 1200.0
 RENEW_BEFORE = datetime.timedelta(days=30)
 PROGRAM = ("sudo", "deskyard-gateway")

@@ -1,5 +1,6 @@
 """Settings come into force whole or not at all."""
 
+import fcntl
 import json
 import os
 from collections.abc import Sequence
@@ -9,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from deskyard.errors import GatewayError
-from deskyard.gateway.config import tracking
+from deskyard.gateway.config import keys, tracking
 from deskyard.gateway.config.apply import apply, change_list
 from deskyard.gateway.config.certificate import install
 from deskyard.gateway.config.egress_grants import Grant
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.machine.system import Answer
+from deskyard.wire.gateway_settings import Settings
 from tests.unit.gateway.support import parsed
 
 
@@ -144,8 +146,55 @@ def test_change_of_the_list_leaves_to_the_next_apply_what_was_cut_short(layout: 
     with pytest.raises(SystemExit):
         apply(other, layout, PowerCut())
     grant = Grant("c.example.org", None, False, "ada", 0)
-    assert change_list(lambda grants: grants.allowing(grant), other, layout, Notes()) == ["dns", "egress"]
+    assert change_list(lambda settings, grants: grants.allowing(grant), layout, Notes()) == ["dns", "egress"]
     assert apply(other, layout, Notes())["changed"] == ["settings"]
+
+
+def let_others_in_first(monkeypatch: pytest.MonkeyPatch, other: Settings, layout: Layout) -> None:
+    """Have other settings come into force while the next program waits for those to be done."""
+    lock = fcntl.flock
+
+    def wait(descriptor: int, how: int) -> None:
+        monkeypatch.undo()
+        apply(other, layout, Notes())
+        lock(descriptor, how)
+
+    monkeypatch.setattr("deskyard.gateway.config.lock.fcntl.flock", wait)
+
+
+def test_change_of_the_list_leaves_in_force_the_settings_that_came_while_it_waited(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(parsed("locked", ("a.example.org",)), layout, Notes())
+    other = parsed("locked", ("b.example.org",))
+    other = replace(other, desktops=other.desktops[:1])
+    let_others_in_first(monkeypatch, other, layout)
+    grant = Grant("c.example.org", None, False, "ada", 0)
+    change_list(lambda settings, grants: grants.allowing(grant), layout, Notes())
+    dns = layout.dns_file.read_text()
+    assert "b.example.org" in dns and "c.example.org" in dns
+    assert "a.example.org" not in dns and "research-2" not in dns
+
+
+@pytest.mark.parametrize("change", ["rotate", "retire"])
+def test_change_of_a_key_leaves_in_force_the_settings_that_came_while_it_waited(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr("deskyard.gateway.config.keys.line.ask", lambda *_: None)
+    layout.tls.mkdir(parents=True)
+    layout.tls_bundle.write_text("a certificate")
+    apply(parsed(), layout, Notes())
+    keys.rotate(layout, Notes(), at_once=False, actor="ada")
+    (layout.signing_keys / "retired.json").write_text(json.dumps({"k1": 0}))
+    assert "__Host-deskyard-research-2" in layout.proxy_file.read_text()
+    with monkeypatch.context() as waiting:
+        let_others_in_first(waiting, replace(parsed(), desktops=parsed().desktops[:1]), layout)
+        if change == "rotate":
+            keys.rotate(layout, Notes(), at_once=False, actor="ada")
+        else:
+            assert keys.retire(layout, Notes())["dropped"] == ["k1"]
+    text = layout.proxy_file.read_text()
+    assert "__Host-deskyard-d1" in text and "__Host-deskyard-research-2" not in text
 
 
 def test_stopped_service_is_started_again(layout: Layout) -> None:

@@ -6,10 +6,13 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.cli import main
+from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session.audit import Audit, events, files, head_file, lines
 from deskyard.gateway.session.audit_check import verify
 
@@ -44,6 +47,40 @@ def test_untouched_chain_is_good_and_whole(path: Path) -> None:
     read = [{file for file, _, _ in lines(path, since)} for since in (0, 39)]
     assert len(read[0]) > 2 >= len(read[1])
     assert {"time", "event", "session", "actor", "result"} <= set(found[0])
+
+
+def test_oldest_or_newest_events_are_given_and_no_more_are_read_than_those_need(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = events(path)
+    for since in range(0, 41, 3):
+        for count in (0, 1, 2, 7, 40, 41):
+            assert events(path, since, first=count) == everything[since : since + count]
+            assert events(path, since, last=count) == everything[since:][max(0, 40 - since - count) :]
+    assert [event["seq"] for event in events(path, last=2, about={"session": "s7"})] == [8]
+    loads = mock.Mock(wraps=json.loads)
+    monkeypatch.setattr("deskyard.gateway.session.audit.json.loads", loads)
+    assert len(events(path, last=1)) == len(events(path, first=1)) == 1
+    assert loads.call_count < 10
+
+
+def test_program_prints_oldest_newest_or_all_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout = Layout(root=tmp_path)
+    monkeypatch.setattr("deskyard.gateway.cli.load", lambda: layout)
+
+    def printed(*options: str) -> list[int]:
+        assert main(["audit", *options]) == 0
+        return [event["seq"] for event in json.loads(capsys.readouterr().out)]
+
+    assert printed() == []
+    audit = Audit(layout.audit_file)
+    for number in range(5):
+        audit.note("grant", session=f"s{number}", result="granted")
+    assert printed() == [1, 2, 3, 4, 5]
+    assert printed("--since", "1", "--first", "2") == [2, 3]
+    assert printed("--since", "1", "--last", "2") == [4, 5]
 
 
 @pytest.mark.parametrize("line", [1, 2, 3])

@@ -20,6 +20,7 @@ from deskyard.gateway.egress.refusals import Carried, Log, Refusal
 from deskyard.gateway.egress.watch import Watcher
 from deskyard.gateway.machine import clock as machine_clock
 from deskyard.gateway.machine.layout import Layout
+from deskyard.wire.gateway_settings import Settings
 from tests.support.clock import Clock
 from tests.unit.gateway.support import document, parsed
 
@@ -136,14 +137,14 @@ def test_grant_lasts_no_longer_because_the_clock_was_set_back(tmp_path: Path, mo
     layout, clock, real = Layout(root=tmp_path), Clock(), Clock()
     fails: list[bool] = [True]
 
-    def change(edit: Callable[[Grants], Grants], *_: object) -> list[str]:
+    def change(edit: Callable[[Settings, Grants], Grants], *_: object) -> list[str]:
         if fails:
             fails.pop()
             raise GatewayError("disk", None, "is full", "make room")
-        egress_grants.save(edit(egress_grants.load(layout)), layout)
+        egress_grants.save(edit(parsed("locked"), egress_grants.load(layout)), layout)
         return []
 
-    monkeypatch.setattr("deskyard.gateway.egress.watch.change_list", change)
+    monkeypatch.setattr("deskyard.gateway.config.apply.change_list", change)
     monkeypatch.setattr("deskyard.gateway.egress.watch.time.time", clock)
     monkeypatch.setattr("deskyard.gateway.egress.watch.RETRY_SECONDS", 0)
     layout.settings_file.parent.mkdir(parents=True)

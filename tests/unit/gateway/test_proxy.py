@@ -250,6 +250,15 @@ def test_revocation_is_repeated_until_the_worker_answered(folder: Path, word: st
     assert f"@!8 del server be_d1_desktop/{ID}" in master.heard
 
 
+def test_worker_that_closed_all_is_informed_however_late_it_is(folder: Path) -> None:
+    async def body() -> None:
+        async with played(Master(streams=2), folder) as proxy:
+            with mock.patch.object(proxy_module, "REFUSE_SECONDS", 0):
+                assert await proxy.refuse(session(), revoked=True) == 1
+
+    asyncio.run(body())
+
+
 def test_proxy_that_does_not_run_is_not_taken_for_a_closed_socket(folder: Path) -> None:
     proxy = Proxy(folder / "absent.sock", Path("/run/revoked.lst"), {})
     assert asyncio.run(proxy.refuse(session(), revoked=True)) == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deskyard.gateway.config import render
+from deskyard.gateway.config.servers import servers
 from deskyard.gateway.machine.layout import Layout
 from deskyard.model.site import Site
 from tests.unit.gateway.support import parsed
@@ -71,7 +72,7 @@ def test_recordings_are_reached_only_where_a_desktop_has_a_screen_and_the_servic
         changed = replace(settings, desktops=(replace(first, routes=kept), *others))
         text = render.backends(changed, Layout(), {})
         assert (f"backend be_{first.name}_recordings\n" in text) is there
-        assert ((first.name, "recordings") in render.servers(changed, Layout())) is there
+        assert ((first.name, "recordings") in servers(changed, Layout())) is there
 
 
 def test_nothing_is_forwarded_or_translated_without_egress() -> None:

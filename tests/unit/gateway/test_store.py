@@ -88,6 +88,31 @@ def test_what_ended_long_ago_is_forgotten(tmp_path: Path) -> None:
     assert store.all() == []
 
 
+def test_list_has_what_lives_and_what_ended_lately_and_rather_what_lives(tmp_path: Path) -> None:
+    store, now = Store(tmp_path / "sessions.db"), NOW + 1000
+    letters = iter("LROGAB")
+
+    def add(at: float, redeemed: bool = True, **changes: object) -> str:
+        letter = next(letters)
+        store.add(session(id=letter * 24, issued=at, **changes), ticket_hash(letter))
+        if redeemed:
+            store.redeem(ticket_hash(letter), "192.0.2.1", at, at + 10_000)
+        return letter * 24
+
+    lapsed = add(NOW + 1, redeemed=False, ticket_expires=NOW + 400)
+    revoked = add(NOW + 2)
+    old = add(NOW + 3, expires=NOW + 300)
+    granted = add(NOW + 4, redeemed=False, ticket_expires=now + 100)
+    alive = add(NOW + 5)
+    expired = add(NOW + 6, expires=NOW + 500)
+    store.revoke([revoked], NOW + 450)
+    listed = [found.id for found in store.recent(NOW + 300, now, 9)]
+    assert (listed, old in listed) == ([expired, alive, granted, revoked, lapsed], False)
+    assert [found.id for found in store.recent(NOW + 300, now, 3)] == [expired, alive, granted]
+    assert [found.id for found in store.recent(NOW + 300, now, 2)] == [alive, granted]
+    assert [found.id for found in store.recent(NOW + 400, now, 9)] == [expired, alive, granted, revoked]
+
+
 def test_reader_cannot_write(tmp_path: Path) -> None:
     Store(tmp_path / "sessions.db").add(session(expires=time.time() + 60), ticket_hash("ticket"))
     reader = Store(tmp_path / "sessions.db", read_only=True)

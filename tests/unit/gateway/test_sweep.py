@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,11 +10,20 @@ from typing import Any
 
 import pytest
 
+from deskyard.control.link import question
 from deskyard.errors import GatewayError
+from deskyard.gateway.actions.table import KEEP_SECONDS
 from deskyard.gateway.machine.layout import Layout
-from deskyard.gateway.session import signing
+from deskyard.gateway.session import signing, tokens
 from deskyard.gateway.session.audit import Audit
-from deskyard.gateway.session.sessions import LOOK_SECONDS, NEW_WORKER_SECONDS, TELL_SECONDS, Sessions
+from deskyard.gateway.session.sessions import (
+    ENDED_AT_ONCE,
+    LOOK_SECONDS,
+    MOST_SESSIONS,
+    NEW_WORKER_SECONDS,
+    TELL_SECONDS,
+    Sessions,
+)
 from deskyard.gateway.session.store import Session, Store, ticket_hash
 from deskyard.gateway.session.streams import NoLine
 from tests.unit.gateway.support import parsed
@@ -21,6 +31,7 @@ from tests.unit.gateway.test_store import NOW, session
 
 LAYOUT = Layout()
 LONG = NEW_WORKER_SECONDS + 1
+WAIT_SECONDS = 60
 
 
 class Workers:
@@ -33,6 +44,8 @@ class Workers:
         self.asked: list[int] = []
         self.admitted: list[str] = []
         self.refused: list[str] = []
+        self.busy = self.most_busy = 0
+        self.gate: asyncio.Event | None = None
 
     async def workers(self) -> list[int]:
         return self.pids
@@ -47,6 +60,11 @@ class Workers:
 
     async def refuse(self, grant: Session, *, revoked: bool) -> int:
         self.refused.append(grant.id)
+        self.busy += 1
+        self.most_busy = max(self.busy, self.most_busy)
+        if self.gate is not None:
+            await self.gate.wait()
+        self.busy -= 1
         return 0 if self.deaf else 1
 
 
@@ -118,6 +136,73 @@ def test_socket_that_could_not_be_closed_is_tried_again_at_once(desk: Desk) -> N
     desk.proxy.deaf = False
     assert desk.rest() == LOOK_SECONDS
     assert desk.proxy.refused == [grant.id, grant.id]
+
+
+def join_many(desk: Desk, count: int) -> list[str]:
+    """So many sessions that are in use."""
+    with desk.store.whole():
+        for number in range(count):
+            desk.store.add(session(id=f"{number:024}"), ticket_hash(str(number)))
+            desk.store.redeem(ticket_hash(str(number)), "192.0.2.1", NOW, NOW + 900)
+    return [f"{number:024}" for number in range(count)]
+
+
+@pytest.mark.parametrize("end", ["expire", "revoke"])
+def test_many_that_end_at_once_are_closed_some_at_a_time(desk: Desk, end: str) -> None:
+    ids = join_many(desk, 2 * ENDED_AT_ONCE + 1)
+
+    async def body() -> None:
+        desk.proxy.gate = asyncio.Event()
+        ending: asyncio.Task[Any]
+        if end == "expire":
+            desk.now += 901
+            ending = asyncio.create_task(desk.sessions.sweep())
+        else:
+            ending = asyncio.create_task(desk.sessions.revoke(None, None, True, "ann"))
+        async with asyncio.timeout(WAIT_SECONDS):
+            while desk.proxy.busy < ENDED_AT_ONCE:
+                await asyncio.sleep(0)
+            desk.proxy.gate.set()
+            await ending
+
+    asyncio.run(body())
+    assert sorted(desk.proxy.refused) == ids
+    assert desk.proxy.most_busy == ENDED_AT_ONCE
+    assert desk.store.to_close(desk.now) == []
+
+
+def test_revocation_waits_for_no_more_than_some_that_end_at_once(desk: Desk) -> None:
+    join_many(desk, 3 * ENDED_AT_ONCE)
+    later = desk.join("A", issued=NOW, expires=NOW + 7200)
+    desk.now += 1000
+    desk.store.renew(later.id, desk.now + 900, NOW)
+
+    async def body() -> None:
+        desk.proxy.gate = asyncio.Event()
+        sweeping = asyncio.create_task(desk.sessions.sweep())
+        async with asyncio.timeout(WAIT_SECONDS):
+            while desk.proxy.busy < ENDED_AT_ONCE:
+                await asyncio.sleep(0)
+            revoking = asyncio.create_task(desk.sessions.revoke(later.id, None, False, "ann"))
+            await asyncio.sleep(0)
+            desk.proxy.gate.set()
+            await revoking
+            assert later.id in desk.proxy.refused[: 2 * ENDED_AT_ONCE + 1]
+            await sweeping
+
+    asyncio.run(body())
+    assert len(desk.proxy.refused) == 3 * ENDED_AT_ONCE + 1
+
+
+def test_revocation_of_many_asks_a_proxy_that_does_not_answer_about_some(desk: Desk) -> None:
+    ids = join_many(desk, 2 * ENDED_AT_ONCE)
+    desk.rest()
+    desk.proxy.deaf = True
+    asyncio.run(desk.sessions.revoke(None, None, True, "ann"))
+    assert len(desk.proxy.refused) == ENDED_AT_ONCE
+    desk.proxy.deaf = False
+    desk.rest()
+    assert sorted(desk.proxy.refused[ENDED_AT_ONCE:]) == ids
 
 
 def test_worker_that_did_not_take_a_session_is_asked_again_at_once(desk: Desk) -> None:
@@ -227,6 +312,18 @@ def test_session_lasts_as_long_as_was_granted_though_the_clock_is_set_back(desk:
     assert [line["seconds"] for line in lines(desk) if line["event"] == "clock"] == [86_400]
 
 
+def test_token_of_before_the_clock_was_set_back_is_still_good(desk: Desk) -> None:
+    ring = signing.Ring(Layout(root=desk.audit.parents[3]).signing_keys)
+    desk.now = time.time() + 3600
+    found = desk.join(issued=desk.now, expires=desk.now + 7200, ticket_expires=desk.now + 600)
+    token = tokens.sign(found, desk.sessions.settings.workspace, desk.now, ring.kid, ring.private)
+    desk.rest()
+    desk.set_back(3600)
+    desk.rest()
+    claims = tokens.verify(token, ring.public, desk.sessions.settings.workspace)
+    assert desk.sessions.session_of(claims, "d1").id == found.id
+
+
 def test_clock_that_is_disciplined_or_set_ahead_moves_no_end(desk: Desk) -> None:
     grant = desk.join(expires=NOW + 36_000)
     for seconds in (1.5, -600):
@@ -317,6 +414,18 @@ def test_program_whose_time_is_over_is_listed_the_last_first_and_before_its_sock
     desk.proxy.deaf = True
     desk.rest()
     assert seen == [["B" * 24, "A" * 24]]
+
+
+def test_list_is_no_longer_than_its_host_believes_and_forgets_what_ended_before_a_day(desk: Desk) -> None:
+    with desk.store.whole():
+        for number in range(MOST_SESSIONS + 2):
+            desk.store.add(session(id=f"{number:024}", issued=NOW + number), ticket_hash(str(number)))
+    listed = asyncio.run(desk.sessions.listing())
+    assert len(question.read_sessions("lab", listed)) == MOST_SESSIONS < question.MOST_ROWS
+    assert listed[0]["id"] == f"{MOST_SESSIONS + 1:024}"
+    desk.now += 600 + KEEP_SECONDS
+    assert asyncio.run(desk.sessions.listing()) == []
+    assert desk.store.get(listed[0]["id"]) is not None
 
 
 def test_disk_without_room_keeps_no_sockets_open_where_nobody_can_be_told(desk: Desk) -> None:

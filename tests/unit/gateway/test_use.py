@@ -3,6 +3,7 @@
 import asyncio
 
 from deskyard.gateway.actions import use
+from deskyard.gateway.actions.table import KEEP_SECONDS, TABLE
 from tests.unit.gateway.test_store import session
 
 FIRST, SECOND = "A" * 24, "B" * 24
@@ -22,7 +23,7 @@ class Workers:
         return list(self.tables)
 
     async def rows(self, pid: int, table: str) -> str | None:
-        assert table == use.TABLE
+        assert table == TABLE
         return self.tables[pid]
 
 
@@ -31,7 +32,7 @@ def look(*tables: str | None) -> dict[str, float] | None:
 
 
 def test_last_use_by_any_worker_counts_and_what_is_open_is_use_now() -> None:
-    past = (use.KEEP_SECONDS - 40) * 1000
+    past = (KEEP_SECONDS - 40) * 1000
     older, newer = row(FIRST, past - 20_000, 0) + row(SECOND, past, 1), row(FIRST, past, 0, "shard=0 ")
     assert look(older, newer) == look(newer, older) == {FIRST: 40, SECOND: 0}
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deskyard.errors import GatewayError
+from deskyard.gateway.config.lock import alone
 from deskyard.gateway.machine import files
 from deskyard.gateway.machine.layout import Layout
 from deskyard.gateway.session import line as service
@@ -102,9 +103,6 @@ def load(layout: Layout) -> Deciders:
 
 def replace(layout: Layout, text: str) -> dict[str, Any]:
     """Put a list in force, and say who is new and who is gone; raises `GatewayError`, with the old one in force."""
-    # What holds connections reads the list, and needs nothing of what writes settings.
-    from deskyard.gateway.config.apply import alone
-
     wanted = parse(text)
     with alone(layout):
         before = files.read(layout.deciders_file)
