@@ -75,10 +75,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: min(places.get(item.nodeid, len(LONGEST)), places.get(_file(item), len(LONGEST))))
     if not samples.has_all(config.option.markexpr, config.args):
-        samples.put_last(items, SEED)
+        samples.put_last(items, SEED, getattr(config, "workerinput", {}).get("workercount", 1))
     elif config.option.markexpr == "deep":
         for item in items:
-            if item.get_closest_marker(samples.MARK):
+            if samples.is_sampled(item):
                 item.add_marker(pytest.mark.deep)
 
 

@@ -14,8 +14,11 @@ class Item:
 
     def __init__(self, nodeid: str, is_sampled: bool = True, **how: int) -> None:
         self.nodeid, self._is_sampled, self._how, self.stash = nodeid, is_sampled, how, pytest.Stash()
+        self.is_deep = False
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        if name == "deep":
+            return pytest.mark.deep.mark if self.is_deep else None
         assert name == samples.MARK
         return pytest.mark.sampled(**self._how).mark if self._is_sampled else None
 
@@ -64,6 +67,36 @@ def test_file_that_keeps_none_stays_together_and_is_left_to_a_run_that_has_time(
     samples.put_last(items, 1)
     assert left(items, LATE) == ["tests/b.py::test_0"]
     assert left(items, 0) == ["tests/b.py::test_0", *(f"tests/a.py::test_{number}" for number in range(3))]
+
+
+def test_each_file_of_some_folders_keeps_a_quarter_without_a_mark() -> None:
+    def of(seed: int) -> list[str]:
+        items: list[Any] = [Item(f"tests/gateway/test_a.py::test_{n}", is_sampled=False) for n in range(9)]
+        items += [Item("tests/control/test_b.py::test_0", is_sampled=False)]
+        samples.put_last(items, seed)
+        return left(items, LATE)
+
+    for seed in range(20):
+        assert [id.partition("::")[0] for id in of(seed)] == ["tests/gateway/test_a.py"] * 3 + [
+            "tests/control/test_b.py"
+        ]
+    assert len({id for seed in range(60) for id in of(seed)}) == 10
+
+
+def test_kept_is_never_a_test_that_only_a_deep_run_has() -> None:
+    for seed in range(20):
+        items: list[Any] = [Item(f"tests/a.py::test_{number}") for number in range(3)]
+        items[0].is_deep = True
+        samples.put_last(items, seed)
+        assert items[0].is_deep and len(left(items, LATE)) == 2
+
+
+def test_each_process_of_a_run_ends_with_its_part_of_what_may_be_left_out() -> None:
+    items: list[Any] = [Item(f"tests/a.py::test_{number}", keeps=0) for number in range(4)]
+    items += [Item(f"tests/b.py::test_{number}", is_sampled=False) for number in range(6)]
+    samples.put_last(items, 1, processes=2)
+    assert [item.nodeid[6:7] for item in items] == ["b", "b", "b", "a", "a"] * 2
+    assert [item.nodeid for item in items if "b.py" in item.nodeid] == [f"tests/b.py::test_{n}" for n in range(6)]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Of what takes long, the part that a run has time for; `./inv check.deep` has all of it.
 
-Each run has a test of each file, or as many as its mark says that it `keeps`. A machine that is fast enough has the
+Each run has a test of each marked file, or as many as its mark says that it `keeps`, and a quarter of the files of
+some folders. A machine that is fast enough has the
 others, too, and a slow one those with which it begins in time, in the order of the seed.
 """
 
@@ -11,6 +12,10 @@ from collections import defaultdict
 import pytest
 
 MARK = "sampled"
+# Folders with a database, an engine, a proxy or a desktop behind each test: of each of their files a run has one of so
+# many tests, where the file's own mark does not say otherwise.
+FOLDERS = tuple(f"tests/{name}/" for name in ("control", "desktop", "gateway", "hypervisor", "proxmox", "unit/life"))
+FOLDERS_KEEP = 4
 # From the begin of a process on, of a run without machines and of one with them: nothing sampled begins later.
 SECONDS = 1500.0
 BEGUN = time.monotonic()
@@ -22,23 +27,41 @@ def has_all(wanted: str, arguments: list[str]) -> bool:
     return wanted == "deep" or any(".py" in argument for argument in arguments)
 
 
-def put_last(items: list[pytest.Item], seed: int) -> None:
-    """Put what may be left out behind the others: of each file all that is sampled, but those that the seed keeps."""
+def is_sampled(item: pytest.Item) -> bool:
+    """Whether a run that is late may leave a test out."""
+    return item.get_closest_marker(MARK) is not None or item.nodeid.startswith(FOLDERS)
+
+
+def put_last(items: list[pytest.Item], seed: int, processes: int = 1) -> None:
+    """Put what may be left out behind the others: of each file all that is sampled, but those that the seed keeps.
+
+    Each of the processes of a run is given an equal part of the list, and ends with its part of what may be left out.
+    """
     files = defaultdict[str, list[pytest.Item]](list)
-    keeps: dict[str, int] = {}
     for item in items:
-        if (mark := item.get_closest_marker(MARK)) is not None:
-            name = item.nodeid.partition("::")[0]
-            files[name].append(item)
-            keeps[name] = mark.kwargs.get("keeps", 1)
+        # What only a deep run has is no choice of this run.
+        if is_sampled(item) and item.get_closest_marker("deep") is None:
+            files[item.nodeid.partition("::")[0]].append(item)
     places = {name: place for place, name in enumerate(random.Random(seed).sample(sorted(files), len(files)), 1)}
     behind: dict[pytest.Item, int] = {}
     for name, those in files.items():
-        kept = random.Random(f"{seed} {name}").sample(those, keeps[name])
+        kept = random.Random(f"{seed} {name}").sample(those, _keeps(those))
         behind |= {item: places[name] for item in those if item not in kept}
     for item in behind:
         item.stash[_LEFT_OUT] = True
-    items.sort(key=lambda item: behind.get(item, 0))
+    first = [item for item in items if item not in behind]
+    last = sorted(behind, key=lambda item: behind[item])
+    items[:] = [item for part in range(processes) for those in (first, last) for item in _part(those, part, processes)]
+
+
+def _keeps(those: list[pytest.Item]) -> int:
+    """Of how many tests of a file each run has."""
+    mark = those[0].get_closest_marker(MARK)
+    return mark.kwargs.get("keeps", 1) if mark is not None else -(-len(those) // FOLDERS_KEEP)
+
+
+def _part(those: list[pytest.Item], part: int, parts: int) -> list[pytest.Item]:
+    return those[len(those) * part // parts : len(those) * (part + 1) // parts]
 
 
 def leave_out(item: pytest.Item, seconds: float) -> None:
