@@ -13,6 +13,7 @@ from deskyard.errors import BuildError, CommandError, HostError
 from deskyard.host.command import Result, run
 from deskyard.host.vm.cpu import QEMU, cpu_arguments
 from deskyard.host.vm.evidence import TEST_CONSOLE, TEST_QEMU, TEST_SCREEN, save_screen
+from deskyard.host.vm.panic import ended_by_panic
 from deskyard.host.vm.qemu import Machine
 from deskyard.host.vm.scratch import SSH_CONFIG
 from deskyard.host.vm.seed import write_seed
@@ -111,7 +112,7 @@ def boot_guest(
         str(memory_mib),
         *_devices(overlay, seed, console, port),
     ]
-    with _process(argv, logs / TEST_QEMU, keep=keep) as process:
+    with _process(argv, logs / TEST_QEMU, keep=keep) as process, ended_by_panic(process, console):
         try:
             seconds = _await_ssh(process, ssh_config, console, BOOT_SECONDS[accelerator])
             with _process(["ssh", "-F", str(ssh_config), "-M", "-N", NAME], folder / "ssh.log"):
