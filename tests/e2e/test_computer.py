@@ -3,9 +3,10 @@
 import asyncio
 import json
 import shlex
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from deskyard.computer.recording import asked
+from deskyard.gateway.machine.layout import Layout
 from tests.e2e.test_viewer import eventually, says, watch
 from tests.support import browser
 from tests.support.door import Door
@@ -36,7 +38,8 @@ PAGE = """<!doctype html><title>Form</title><input id=n autofocus aria-label=Nam
 # Bounded: the terminal starts, and what was typed is run.
 TYPED = "for n in $(seq 300); do [ -s ~/typed ] && break; sleep 0.2; done; cat ~/typed"
 CANVAS = "const { width, height } = document.querySelector('#desktop canvas'); return [width, height]"
-
+# A third of the lease after which a session that nobody renews is over: emulated machines take longer for all of this.
+RENEW_SECONDS = Layout().lease_seconds / 3
 # Starts processes that rest until the kernel refuses one, says how many there are, and rests too.
 BOMB = """import os, signal
 for started in range(100_000):
@@ -53,18 +56,27 @@ signal.pause()"""
 
 @dataclass
 class Program:
-    """Somebody's agent: it holds a token for one desktop."""
+    """Somebody's agent: it holds a token for one desktop, and renews it as clients do."""
 
     door: Door
     id: str
     token: str
+    renewed: float = field(default_factory=time.monotonic)
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Status and document of an answer of the service."""
+        if time.monotonic() - self.renewed > RENEW_SECONDS:
+            self._renew()
         headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
         text = json.dumps(body) if body is not None else None
         status, _, answer = self.door.request(method, f"/d/desk/computer{path}", text, headers, ANSWER_SECONDS)
         return status, json.loads(answer)
+
+    def _renew(self) -> None:
+        headers = {"Authorization": f"Bearer {self.token}", "Origin": self.door.url, "Content-Type": "application/json"}
+        status, _, answer = self.door.request("POST", "/d/desk/renew", "{}", headers, ANSWER_SECONDS)
+        assert status == 200, answer
+        self.token, self.renewed = json.loads(answer)["token"], time.monotonic()
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +133,8 @@ def test_a_program_finds_the_field_of_a_page_and_what_it_types_there_arrives(pro
     ready = {"event": "app.ready", "match": {"id": window}, "within_ms": ASK_MS}
     status, answer = program.ask("POST", "/v1/wait", ready)
     assert (status, answer.get("accessible")) == (200, True), answer
-    field = {"role": "entry", "name": "Name", "states": ["focused"], "window": window, "within_ms": 60_000}
-    status, found = program.ask("POST", "/v1/accessibility/find", field)
+    entry = {"role": "entry", "name": "Name", "states": ["focused"], "window": window, "within_ms": 60_000}
+    status, found = program.ask("POST", "/v1/accessibility/find", entry)
     assert (status, len(found["nodes"])) == (200, 1), found
     typed = {"event": "window.title", "match": {"id": window, "title": "typed:hello"}, "within_ms": ASK_MS}
     asked = {"actions": [{"type": "type", "text": "hello"}], "wait": typed}
