@@ -13,6 +13,7 @@ from typing import Any
 
 from deskyard.errors import GatewayError
 from deskyard.gateway.config import acme_record, certificate
+from deskyard.gateway.config.in_force import in_force
 from deskyard.gateway.config.lock import alone
 from deskyard.gateway.machine import files, tls
 from deskyard.gateway.machine.layout import Layout
@@ -39,12 +40,12 @@ def renew(
     try:
         chain = _order(acme, settings, layout, system)
         with alone(layout):
-            done = certificate.install(chain, settings, layout, system)
+            done = _install(chain, settings, layout, system)
+            given = tls.fingerprint(layout.tls_bundle)
     except GatewayError as error:
         acme_record.save(replace(record, error=f"{error.field}: {error.reason}"), layout)
         _tell(layout, result="refused", reason=error.reason)
         raise
-    given = tls.fingerprint(layout.tls_bundle)
     acme_record.save(replace(record, certificate=given, directory=acme.directory), layout)
     _tell(layout, result="installed", expires=done["expires"])
     return done
@@ -83,6 +84,15 @@ def _order(acme: Acme, settings: Settings, layout: Layout, system: System) -> st
         raise GatewayError("acme", acme.directory, f"gave no certificate:\n{answer.output}", REMEDY)
     with chain.open() as stream:
         return stream.read(CHAIN_LIMIT)
+
+
+def _install(chain: str, ordered: Settings, layout: Layout, system: System) -> dict[str, Any]:
+    """Install it by the settings in force: others may have come during the order, which takes minutes."""
+    settings = in_force(layout)
+    if (settings.acme, settings.hostname) != (ordered.acme, ordered.hostname):
+        reason = f"is by settings that others took the place of while it was ordered for {ordered.hostname}"
+        raise GatewayError("certificate", ordered.hostname, reason, "run deskyard-gateway renew, or wait for its timer")
+    return certificate.install(chain, settings, layout, system)
 
 
 def _command(acme: Acme, layout: Layout, request: Path, authority: Path | None, order: Path) -> tuple[str, ...]:

@@ -1,13 +1,20 @@
 """What opens for an ACME server, and only for it; and when a certificate is ordered."""
 
+import grp
+import os
+import pwd
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deskyard.errors import GatewayError
 from deskyard.gateway.config import acme, acme_record, render
+from deskyard.gateway.config.apply import apply
 from deskyard.gateway.machine import files, tls
 from deskyard.gateway.machine.layout import Layout
+from deskyard.gateway.machine.system import Answer
 from deskyard.wire.gateway_settings import Acme, Settings
 from tests.unit.gateway.support import Egress, parsed
 from tests.unit.gateway.test_apply import Notes
@@ -67,6 +74,51 @@ def test_certificate_of_another_source_is_no_reason_to_wait(tmp_path: Path) -> N
     assert not acme_record.in_force(replace(settings, acme=replace(SERVER, directory="https://b.test/")), layout)
     assert not acme_record.in_force(parsed(), layout)
     assert acme.renew(settings, layout, Notes())["reason"] == "it is not time yet"
+
+
+class Certbot(Notes):
+    """Gives a certificate for the name that was ordered, and meanwhile other settings come into force."""
+
+    def __init__(self, layout: Layout, ordered: Settings, meanwhile: Settings) -> None:
+        super().__init__()
+        self.layout, self.ordered, self.meanwhile = layout, ordered, meanwhile
+        self.judged = ""
+
+    def run(self, argv: Sequence[str]) -> Answer:
+        if "certonly" in argv:
+            key = tls.ensure_key(self.layout.tls / "key.pem")
+            chain = Path(argv[argv.index("--fullchain-path") + 1])
+            chain.write_text(tls.self_signed(key, self.ordered.hostname))
+            apply(self.meanwhile, self.layout, Notes())
+        self.judged += "".join(Path(name).read_text() for name in argv if Path(name).name == "haproxy.cfg")
+        return super().run(argv)
+
+
+@pytest.mark.parametrize("change", ["nothing", "desktops", "hostname", "acme"])
+def test_certificate_is_installed_by_the_settings_that_came_while_it_was_ordered(tmp_path: Path, change: str) -> None:
+    group, user = grp.getgrgid(os.getegid()).gr_name, pwd.getpwuid(os.geteuid()).pw_name
+    layout, ordered = Layout(root=tmp_path, service_user=group, acme_user=user), with_server()
+    meanwhile = {
+        "nothing": ordered,
+        "desktops": replace(ordered, desktops=ordered.desktops[:1]),
+        "hostname": replace(ordered, hostname="other.test", origin="https://other.test:8443"),
+        "acme": replace(ordered, acme=replace(SERVER, directory="https://other.test/dir")),
+    }[change]
+    key = tls.ensure_key(layout.tls / "key.pem")
+    before = tls.self_signed(key, meanwhile.hostname) + key
+    files.write(layout.tls_bundle, before, 0o600)
+    apply(ordered, layout, Notes())
+    certbot = Certbot(layout, ordered, meanwhile)
+    if change in ("nothing", "desktops"):
+        assert acme.renew(ordered, layout, certbot, at_once=True)["changed"] == ["certificate"]
+        assert acme_record.in_force(meanwhile, layout)
+        assert ("__Host-deskyard-research-2" in certbot.judged) is (change == "nothing")
+        return
+    with pytest.raises(GatewayError, match="took the place of"):
+        acme.renew(ordered, layout, certbot, at_once=True)
+    assert layout.tls_bundle.read_text() == before
+    assert not acme_record.in_force(meanwhile, layout)
+    assert "took the place of" in (acme_record.load(layout).error or "")
 
 
 def test_69_every_port_of_the_door_speaks_http_1_alone(tmp_path: Path) -> None:
