@@ -5,7 +5,7 @@ import contextlib
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -377,19 +377,14 @@ class Sessions:
 
     async def _close_over(self, now: float) -> bool:
         """Close the sockets of all that are over, some at a time; false if some have to be tried again."""
-        self._tell_ended(self._store.to_close(now))
-        settled, tried = True, set[str]()
-        while True:
-            # Let go between: somebody may wait to revoke another.
-            async with self._closing:
-                over = [session for session in self._store.to_close(now) if session.id not in tried][:ENDED_AT_ONCE]
-                if not over:
-                    return settled
-                tried |= {session.id for session in over}
-                for session, ended in zip(over, await self._end(over), strict=True):
-                    settled = settled and ended
-                    if ended and session.revoked is None:
-                        self._note("expire", session, result="closed", reason=session.state(now))
+        over, settled = self._store.to_close(now), True
+        self._tell_ended(over)
+        async for group in self._end_in_groups(over, now):
+            for session, ended in group:
+                settled = settled and ended
+                if ended and session.revoked is None:
+                    self._note("expire", session, result="closed", reason=session.state(now))
+        return settled
 
     def _bring_forward(self, seconds: float) -> bool:
         """Let no session last longer because the clock was set back: what is to come moves with it."""
@@ -451,18 +446,23 @@ class Sessions:
         live = [session for session in ended if session.redeemed is not None]
         for session in live:
             self.streams.line.close(session.id)
-        for first in range(0, len(live), ENDED_AT_ONCE):
-            async with self._closing:
-                if not any(await self._end(live[first : first + ENDED_AT_ONCE])):
-                    break  # HAProxy does not answer: the sweep asks it again
+        async for group in self._end_in_groups(live, self._clock()):
+            if group and not any(done for _, done in group):
+                break  # HAProxy does not answer: the sweep asks it again
         now = self._clock()
         with contextlib.suppress(GatewayError):  # what opens may have to wait: the sweep tries again
             self._move_drives(now)
         return [describe(session, now) for session in ended]
 
-    async def _end(self, sessions: Sequence[Session]) -> list[bool]:
-        """Close the sockets of ended sessions; false of each that the sweep must try again."""
-        return await asyncio.gather(*map(self._end_one, sessions))
+    async def _end_in_groups(self, over: Sequence[Session], now: float) -> AsyncIterator[list[tuple[Session, bool]]]:
+        """Close the sockets of ended sessions, some at a time; false with each that the sweep must try again."""
+        ids = [session.id for session in over]
+        for first in range(0, len(ids), ENDED_AT_ONCE):
+            # Let go between: somebody may wait to revoke another, or have closed some of the next ones.
+            async with self._closing:
+                left = self._store.to_close(now, ids[first : first + ENDED_AT_ONCE])
+                ended = await asyncio.gather(*map(self._end_one, left))
+            yield list(zip(left, ended, strict=True))
 
     async def _end_one(self, session: Session) -> bool:
         """Close the sockets of an ended session; false if HAProxy or the disk refuses."""

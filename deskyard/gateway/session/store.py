@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -273,10 +273,12 @@ class Store:
         """Revoked ones whose cookie would still be good."""
         return self._many(f"revoked is not null and redeemed is not null and {ENDS} > ?", "", now)
 
-    def to_close(self, now: float) -> list[Session]:
-        """Ended ones whose sockets were not yet closed for good."""
+    def to_close(self, now: float, among: Sequence[str] | None = None) -> list[Session]:
+        """Ended ones whose sockets were not yet closed for good; only those of the ids `among`, if there are some."""
         ended = f"redeemed is not null and closed is null and (revoked is not null or {ENDS} <= ?)"
-        return self._many(ended, "", now)
+        if among is None:
+            return self._many(ended, "", now)
+        return self._many(f"{ended} and id in ({', '.join('?' * len(among))})", "", now, *among)
 
     def ended(self, mode: str, since: float, now: float) -> list[Session]:
         """Redeemed ones of this mode that ended since then, the last first."""

@@ -75,6 +75,8 @@ def test_ended_sessions_wait_until_their_sockets_are_closed(tmp_path: Path) -> N
     store.redeem(ticket_hash("ticket"), "", NOW + 1)
     assert store.to_close(NOW + 2) == []
     assert [ended.id for ended in store.to_close(NOW + 3600)] == ["A" * 24]
+    assert [ended.id for ended in store.to_close(NOW + 3600, ["B" * 24, "A" * 24])] == ["A" * 24]
+    assert store.to_close(NOW + 3600, ["B" * 24]) == store.to_close(NOW + 3600, []) == []
     store.close("A" * 24, NOW + 3601)
     assert store.to_close(NOW + 3602) == []
 

@@ -194,6 +194,27 @@ def test_revocation_waits_for_no_more_than_some_that_end_at_once(desk: Desk) -> 
     assert len(desk.proxy.refused) == 3 * ENDED_AT_ONCE + 1
 
 
+def test_revocation_of_many_and_the_sweep_that_it_wakes_close_each_once(desk: Desk) -> None:
+    ids = join_many(desk, 6 * ENDED_AT_ONCE)
+    desk.rest()
+
+    async def body() -> None:
+        desk.proxy.gate = asyncio.Event()
+        revoking = asyncio.create_task(desk.sessions.revoke(None, None, True, "ann"))
+        async with asyncio.timeout(WAIT_SECONDS):
+            while desk.proxy.busy < ENDED_AT_ONCE:
+                await asyncio.sleep(0)
+            sweeping = asyncio.create_task(desk.sessions.sweep())
+            await asyncio.sleep(0)
+            desk.proxy.gate.set()
+            await asyncio.gather(revoking, sweeping)
+
+    asyncio.run(body())
+    assert sorted(desk.proxy.refused) == ids
+    assert desk.proxy.most_busy == ENDED_AT_ONCE
+    assert desk.store.to_close(desk.now) == []
+
+
 def test_revocation_of_many_asks_a_proxy_that_does_not_answer_about_some(desk: Desk) -> None:
     ids = join_many(desk, 2 * ENDED_AT_ONCE)
     desk.rest()
