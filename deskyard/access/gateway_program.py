@@ -13,9 +13,9 @@ from deskyard.site.ssh_link import GATEWAY, SshLink
 from deskyard.wire import session_requests
 
 ASK_SECONDS = 120.0
-# A gateway waits up to 330 s for a unit, and as long on the way back if one fails (`deskyard.gateway.machine.system`):
+# A gateway waits up to 990 s for a unit, and as long on the way back if one fails (`deskyard.gateway.machine.system`):
 # who gave up before would say that it failed, and it would come into force later.
-CHANGE_SECONDS = 1200.0
+CHANGE_SECONDS = 3000.0
 # Of what a gateway says beside its answer: one that lacks a command names all that it has.
 MOST_SAID = 2000
 

@@ -19,8 +19,9 @@ from deskyard.site.ssh_link import GATEWAY, SshLink
 
 # An emulated gateway boots in two to nine minutes, depending on what else boots.
 BOOT_SECONDS = 1800.0
-# A gateway waits up to 330 s for a unit to start: here for two of them, and for one more on the way back.
-APPLY_SECONDS = 1200.0
+# A gateway waits up to 990 s for a unit to start: here for two of them, and for one more on the way back.
+APPLY_SECONDS = 3000.0
+ANSWER_SECONDS = 600.0  # of what puts nothing into force
 RENEW_BEFORE = datetime.timedelta(days=30)
 PROGRAM = ("sudo", "deskyard-gateway")
 
@@ -78,7 +79,7 @@ class GatewaySettingsKind(Kind[Any]):
         ssh.pin(GATEWAY, key)
         ssh.wait(GATEWAY, deadline.left, CANCELLATION.pause)
         ssh.run(GATEWAY, [*PROGRAM, "apply"], stdin=json.dumps(settings), timeout=APPLY_SECONDS)
-        ssh.wait(GATEWAY, APPLY_SECONDS, CANCELLATION.pause)
+        ssh.wait(GATEWAY, ANSWER_SECONDS, CANCELLATION.pause)
         chain = _certificate(ssh, inputs)
         ssh.run(GATEWAY, [*PROGRAM, "certificate"], stdin=chain, timeout=APPLY_SECONDS)
         delivered = link_key.deliver(ssh)
@@ -127,6 +128,6 @@ def _certificate(ssh: SshLink, inputs: Values) -> str:
     brought = inputs.get("certificate")
     if brought and "chain" in brought:
         return Path(brought["chain"]).read_text() + Path(brought["key"]).read_text()
-    request = ssh.run(GATEWAY, [*PROGRAM, "csr"], timeout=APPLY_SECONDS).stdout
+    request = ssh.run(GATEWAY, [*PROGRAM, "csr"], timeout=ANSWER_SECONDS).stdout
     authority = certificate_authority.authority(inputs["site"], inputs["domain_name"])
     return authority.sign(request, inputs["settings"]["hostname"])
