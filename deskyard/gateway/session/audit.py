@@ -19,14 +19,16 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from deskyard.errors import GatewayError
 from deskyard.gateway.machine import room
 from deskyard.gateway.machine.room import Unwritable
 
 START = "0" * 64
 FULL_BYTES = 8 * 1024 * 1024
 KEEP_FILES = 24
+LISTINGS = 20  # a file is turned over once in thousands of lines: the second listing is good
 # What ends or refuses something happens even if it cannot be written down; what opens something does not.
 # What was done by a program on a desktop has happened before the log tells of it.
 ENDING = ("action", "actions", "certificate", "clock", "counted", "expire", "halt", "recover", "refuse", "revoke")
@@ -199,22 +201,39 @@ def digest(line: bytes) -> str:
 
 def lines(path: Path, since: int = 0) -> Iterator[tuple[Path, int, bytes]]:
     """All lines with their file and their number in it; files that end before the event after `since` are left out."""
-    for file in _files_after(path, since):
-        for number, line in enumerate(_lines_of(file), 1):
-            yield file, number, line
+    with _opened_after(path, since) as opened:
+        for file, stream in opened:
+            for number, line in enumerate(_lines_of(stream), 1):
+                yield file, number, line
 
 
-def _files_after(path: Path, since: int) -> list[Path]:
-    """The files, oldest first, without those that end before the event after `since`."""
-    there = files(path)
-    begun = [number for number, after in enumerate(there) if _first(after) <= since + 1]
+@contextlib.contextmanager
+def _opened_after(path: Path, since: int) -> Iterator[Sequence[tuple[Path, BinaryIO]]]:
+    """The files, oldest first, without those that end before the event after `since`.
+
+    They are open all at once: one that is turned over later is another by its name, and one that is dropped has none.
+    """
+    for _ in range(LISTINGS):
+        with contextlib.ExitStack() as streams:
+            there = files(path)
+            try:
+                opened = [(file, streams.enter_context(file.open("rb"))) for file in _after(there, since)]
+            except FileNotFoundError:
+                continue
+            if files(path) == there:
+                yield opened
+                return
+    raise GatewayError("audit", str(path), f"was turned over {LISTINGS} times while it was opened", "ask again")
+
+
+def _after(there: list[Path], since: int) -> list[Path]:
+    begun = [number for number, file in enumerate(there) if _first(file) <= since + 1]
     return there[max(begun, default=0) :]
 
 
-def _lines_of(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as stream:
-        for line in stream:
-            yield line.rstrip(b"\n")
+def _lines_of(stream: BinaryIO) -> Iterator[bytes]:
+    for line in stream:
+        yield line.rstrip(b"\n")
 
 
 def _first(file: Path) -> float:
@@ -243,11 +262,12 @@ def events(
         return list(islice(each(path, since, about), first))
     found: deque[dict[str, Any]] = deque()
     # Full files of actions hold a hundred thousand events, the newest one some thousands.
-    for file in reversed(_files_after(path, since)):
-        newest = deque(_chosen(_lines_of(file), since, about), maxlen=max(0, last - len(found)))
-        found.extendleft(reversed(newest))
-        if len(found) >= last:
-            break
+    with _opened_after(path, since) as opened:
+        for _, stream in reversed(opened):
+            newest = deque(_chosen(_lines_of(stream), since, about), maxlen=max(0, last - len(found)))
+            found.extendleft(reversed(newest))
+            if len(found) >= last:
+                break
     return list(found)
 
 

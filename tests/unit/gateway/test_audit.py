@@ -13,7 +13,7 @@ import pytest
 from deskyard.errors import GatewayError
 from deskyard.gateway.cli import main
 from deskyard.gateway.machine.layout import Layout
-from deskyard.gateway.session.audit import Audit, events, files, head_file, lines
+from deskyard.gateway.session.audit import Audit, each, events, files, head_file, lines
 from deskyard.gateway.session.audit_check import verify
 
 SMALL = 1200  # bytes: some lines to a file
@@ -81,6 +81,33 @@ def test_program_prints_oldest_newest_or_all_events(
     assert printed() == [1, 2, 3, 4, 5]
     assert printed("--since", "1", "--first", "2") == [2, 3]
     assert printed("--since", "1", "--last", "2") == [4, 5]
+
+
+def test_file_that_is_turned_over_or_dropped_while_another_is_read_is_no_gap(path: Path) -> None:
+    audit, reading = Audit(path, SMALL, len(files(path)) - 1), each(path)
+    found, before = [next(reading)["seq"]], set(files(path))
+    while len(before - set(files(path))) < 2:
+        audit.note("grant", session="later", result="granted")
+    found += [event["seq"] for event in reading]
+    assert found[:40] == list(range(1, 41)) and found == list(range(1, len(found) + 1))
+
+
+@pytest.mark.parametrize("last", [None, 100], ids=["all", "newest"])
+@pytest.mark.parametrize("written", [True, False], ids=["next line", "no line yet"])
+def test_file_that_is_turned_over_before_it_is_opened_is_no_gap(
+    path: Path, monkeypatch: pytest.MonkeyPatch, written: bool, last: int | None
+) -> None:
+    def listed(chain: Path) -> list[Path]:
+        there = files(chain)
+        monkeypatch.undo()
+        path.rename(path.with_name(f"audit-{begun:012d}.jsonl"))
+        if written:
+            Audit(path).note("grant", session="later", result="granted")
+        return there
+
+    begun = json.loads(path.read_bytes().splitlines()[0])["seq"]
+    monkeypatch.setattr("deskyard.gateway.session.audit.files", listed)
+    assert [event["seq"] for event in events(path, last=last)] == list(range(1, 42 if written else 41))
 
 
 @pytest.mark.parametrize("line", [1, 2, 3])
