@@ -65,7 +65,9 @@ def declared(whole: Lab) -> Iterator[tuple[Lab, Double]]:
         Declared(double.issuer, CLIENT, SECRET, PROVIDER, rules=rules).checked().save(whole.folder.provider)
         whole.identity()
         yield whole, double
-        whole.end("identity")
+        # The test that ends it may be the last that the seed chose.
+        if "identity" in whole.processes:
+            whole.end("identity")
 
 
 @pytest.fixture
