@@ -127,9 +127,14 @@ def changes_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Ctrl-C interrupts, also where the tests were started in the background by a shell that ignores it for them."""
+    """Ctrl-C interrupts, also where the tests were started in the background by a shell that ignores it for them.
+
+    Hypothesis is called whenever garbage is collected, and what is raised in such a call is lost: none is collected.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()
     yield
+    gc.enable()
     signal.signal(signal.SIGINT, before)
 
 
