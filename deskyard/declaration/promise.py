@@ -6,6 +6,7 @@ free memory of a node would both get it.
 
 import fcntl
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from typing import IO, Any
 
 from deskyard.host.lock import alone
 from deskyard.host.places import places
+from deskyard.host.secret_file import make_folder, opened
 from deskyard.plan.proxmox.promised import Promised, promised, with_promised
 from deskyard.plan.proxmox.view import ClusterView, Owner, SeenMachine
 from deskyard.plan.proxmox.workspace import ClusterPlan
@@ -37,13 +39,13 @@ class Heard:
 class Promise:
     """The places of a workspace's machines, which are nobody else's until the task ends that makes them."""
 
-    def __init__(self, site: str, file: IO[str]) -> None:
-        self._site, self._file = site, file
+    def __init__(self, site: str, path: Path, file: IO[str]) -> None:
+        self._site, self._path, self._file = site, path, file
 
     def plan(self, look: Callable[[], ClusterView], plan: Callable[[ClusterView], Planned]) -> Planned:
         """Plan on what the cluster shows now and others are about to make; from then on others count on it."""
         with _alone(self._site):
-            planned = plan(with_promised(look(), _of_all(self._site, but=Path(self._file.name))))
+            planned = plan(with_promised(look(), _of_all(self._site, but=self._path)))
             machines = [asdict(promised(vm)) for vm in planned[1].machines()]
             self._file.seek(0)
             self._file.truncate()
@@ -56,15 +58,15 @@ class Promise:
 def given(site: str, workspace: str) -> Iterator[Promise]:
     """Let what a task plans from now on be promised until its end, however it ends; it has the workspace's turn."""
     folder = _folder(site)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(folder)
     path = folder / workspace
     # Nobody reads it before it is locked: it would be taken for what a killed task left.
     with _alone(site):
-        file = path.open("w")
+        file = os.fdopen(opened(path, os.O_WRONLY | os.O_TRUNC), "w")
         fcntl.flock(file, fcntl.LOCK_EX)
     with file:
         try:
-            yield Promise(site, file)
+            yield Promise(site, path, file)
         finally:
             path.unlink(missing_ok=True)
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from deskyard.declaration.declaration import Declared
 from deskyard.desktop import customise_source, program
-from deskyard.desktop.mark import leave_mark
 from deskyard.errors import CommandError, ConfigError, SiteError
 from deskyard.guest import customise
 from deskyard.guest import script as script_program
 from deskyard.host.at_once import at_once
 from deskyard.host.places import places
 from deskyard.host.progress import say
+from deskyard.host.secret_file import leave_mark
 from deskyard.model.customise import Customise
 from deskyard.plan import customisation
 from deskyard.plan.account import AGENT

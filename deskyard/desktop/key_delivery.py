@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from deskyard.declaration.declaration import Declared
 from deskyard.desktop import program
-from deskyard.desktop.mark import leave_mark
 from deskyard.engine import stack_secrets
 from deskyard.errors import CommandError, SiteError
 from deskyard.guest import keys as key_program
 from deskyard.host.at_once import at_once
 from deskyard.host.places import places
 from deskyard.host.progress import say
+from deskyard.host.secret_file import leave_mark
 from deskyard.plan import key_file
 from deskyard.plan.workspace import WorkspacePlan
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from deskyard.desktop import program
-from deskyard.desktop.mark import leave_mark
 from deskyard.errors import CommandError, SiteError
 from deskyard.guest import processes as cap_program
 from deskyard.host.at_once import at_once
 from deskyard.host.places import places
 from deskyard.host.progress import say
+from deskyard.host.secret_file import leave_mark
 from deskyard.plan.account import AGENT
 from deskyard.plan.printable import printable
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan

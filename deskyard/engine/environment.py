@@ -8,7 +8,7 @@ from pathlib import Path
 from deskyard.engine.backend import backend_of
 from deskyard.host.lock import alone
 from deskyard.host.places import places, tree
-from deskyard.host.secret_file import write_secret
+from deskyard.host.secret_file import make_folder, write_secret
 from deskyard.model.site import Site
 
 PASSPHRASE_VARIABLES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
@@ -27,7 +27,7 @@ def environment(site: Site) -> dict[str, str]:
     }
     if not os.environ.get("PULUMI_BACKEND_URL"):
         backend = places().pulumi / "backend"
-        backend.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(backend)
         set_up["PULUMI_BACKEND_URL"] = f"file://{backend}"
     if not any(variable in os.environ for variable in PASSPHRASE_VARIABLES):
         set_up["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(_passphrase_file())

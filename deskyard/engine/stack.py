@@ -27,6 +27,7 @@ from deskyard.host.command import Result, run
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import say
+from deskyard.host.secret_file import make_folder
 from deskyard.site.files import stacks_folder
 
 T = TypeVar("T")
@@ -196,7 +197,7 @@ class WorkspaceStack:
 
 def _home() -> Path:
     home = places().pulumi / "home"
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(home)
     toolchain.offer_plugins(home)
     return home
 

@@ -20,6 +20,7 @@ from deskyard.errors import HostError
 from deskyard.host.background import start_time
 from deskyard.host.lock import alone
 from deskyard.host.places import Stamp, places, stamp
+from deskyard.host.secret_file import make_folder, opened
 
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
 STATES = (RUNNING, DONE, FAILED, INTERRUPTED)
@@ -97,7 +98,7 @@ class Spool:
     def note(self, run: Run, state: str, field: str = "", reason: str = "") -> None:
         """Add a line; it is on the disk when this ends."""
         with alone(LOCK):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self._folder)
             last = self._last(self._now) or self._last(self._before)
             name, number = (last.spool, last.number) if last else (secrets.token_hex(8), 0)
             line = Line(name, number + 1, time.time(), state, run, field[:MOST_TEXT], reason[:MOST_TEXT])
@@ -132,7 +133,7 @@ class Spool:
         if size + len(text) > MOST_BYTES:
             self._now.rename(self._before)
             size = 0
-        handle = _opened(self._now, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        handle = _owned(self._now, opened(self._now, os.O_RDWR | os.O_APPEND))
         try:
             # A killed writer may have left half a line.
             torn = size and os.pread(handle, 1, size - 1) != b"\n"
@@ -215,7 +216,7 @@ def _lines(content: bytes) -> Iterator[Line]:
 def _content(path: Path, tail: int | None = None) -> bytes:
     """The content of a file, or its end; nothing of one that is not there, and no more than it may hold."""
     try:
-        handle = _opened(path, os.O_RDONLY)
+        handle = _owned(path, os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
     except FileNotFoundError:
         return b""
     with os.fdopen(handle, "rb") as file:
@@ -224,11 +225,15 @@ def _content(path: Path, tail: int | None = None) -> bytes:
         return file.read(tail or MOST_BYTES)
 
 
-def _opened(path: Path, flags: int) -> int:
-    """A file that nobody else can write; raises `HostError` for another."""
-    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    found = os.fstat(handle)
-    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+def _owned(path: Path, handle: int) -> int:
+    """An open file that nobody but its folder's owner can write; raises `HostError` for another, and closes it.
+
+    Root notes what it does in a user's state there, too.
+    """
+    found, owner = os.fstat(handle), path.parent.stat().st_uid
+    whose = found.st_uid == owner and os.geteuid() in (owner, 0)
+    if stat.S_ISREG(found.st_mode) and whose and not found.st_mode & 0o077:
         return handle
     os.close(handle)
-    raise HostError("changes", str(path), "is not this account's alone", f"remove it: rm {path}")
+    remedy = f"if you know who wrote it: chmod 600 {path}; chown --reference={path.parent} {path}; else remove it"
+    raise HostError("changes", str(path), "is not this account's alone", remedy)

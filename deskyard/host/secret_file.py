@@ -46,6 +46,16 @@ def opened(path: Path, flags: int, mode: int = 0o600) -> int:
     return handle
 
 
+def leave_mark(path: Path) -> None:
+    """Have an empty file be there that is as old as this call, in a folder of its owner alone."""
+    make_folder(path.parent)
+    handle = opened(path, os.O_WRONLY | os.O_TRUNC)
+    try:
+        os.utime(handle)
+    finally:
+        os.close(handle)
+
+
 def _own_as_its_folder(handle: int, path: Path) -> None:
     """Give what was made just now in a user's state to whose its folder is: root makes some there, as for a backup.
 

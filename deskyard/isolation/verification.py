@@ -16,6 +16,7 @@ from deskyard.engine.backend import Underlay, backend_of
 from deskyard.errors import CommandError, ConfigError, SiteError
 from deskyard.gateway.config import render
 from deskyard.host.places import places
+from deskyard.host.secret_file import write_secret
 from deskyard.isolation import probing
 from deskyard.isolation.company import Company, changed, company
 from deskyard.plan.isolation import ruleset
@@ -187,9 +188,8 @@ def _ailing(plan: WorkspacePlan, status: dict[str, Any]) -> Iterator[tuple[str, 
 
 def _write(plan: WorkspacePlan, report: dict[str, Any]) -> Path:
     folder = places().workspace(plan.site, plan.name) / "verifications"
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{report['started'].replace(':', '')}.json"
-    path.write_text(json.dumps(report, indent=2) + "\n")
+    write_secret(path, f"{json.dumps(report, indent=2)}\n".encode())
     for old in sorted(folder.glob("*.json"))[:-REPORTS_KEPT]:
         old.unlink()
     return path

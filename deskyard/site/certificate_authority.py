@@ -1,6 +1,7 @@
 """The site's own certificate authority: signs the certificates of its gateways, and nothing else."""
 
 import datetime
+import os
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -11,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from deskyard.errors import SiteError
 from deskyard.host.lock import alone
 from deskyard.host.places import places
-from deskyard.host.secret_file import write_secret
+from deskyard.host.secret_file import opened, write_secret
 
 AUTHORITY_DAYS = 3650
 # Browsers refuse longer ones.
@@ -71,7 +72,8 @@ def _authority(site: str, domain: str) -> Authority:
                 serialization.NoEncryption(),
             ),
         )
-        certificate.write_bytes(fresh.certificate.public_bytes(serialization.Encoding.PEM))
+        with os.fdopen(opened(certificate, os.O_WRONLY | os.O_TRUNC, 0o644), "wb") as file:
+            file.write(fresh.certificate.public_bytes(serialization.Encoding.PEM))
         return fresh
     key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)

@@ -16,6 +16,7 @@ from deskyard.host.command import Result, run
 from deskyard.host.deadline import Deadline
 from deskyard.host.lock import alone
 from deskyard.host.places import places
+from deskyard.host.secret_file import write_secret
 from deskyard.plan.account import MANAGER
 from deskyard.site.files import read_site
 from deskyard.site.libvirt import daemon
@@ -59,8 +60,7 @@ class SshLink:
 
     def write_config(self, gateway_address: str, desktops: Sequence[tuple[str, str]]) -> None:
         """Write the config for these machines (name, address)."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.config.write_text(_config(self, gateway_address, desktops))
+        write_secret(self.config, _config(self, gateway_address, desktops).encode())
 
     def pin(self, host: str, key: str) -> None:
         """Trust this host key, and no other, for `host`; keys of other hosts stay."""
@@ -76,14 +76,12 @@ class SshLink:
 
     def _note_key(self, host: str, key: str | None) -> str:
         """Put the line of a host in place of the one before; the lines as they were."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with alone(f"known-hosts-{self.site}-{self.workspace}"):
             lines = self.known_hosts.read_text().splitlines() if self.known_hosts.exists() else []
             alias = host_alias(self.workspace, host)
             kept = [line for line in lines if line.split()[:1] != [alias]]
-            draft = self.known_hosts.with_name(f".known_hosts.{os.getpid()}")
-            draft.write_text("".join(f"{line}\n" for line in [*kept, *([f"{alias} {key}"] if key else [])]))
-            draft.rename(self.known_hosts)
+            text = "".join(f"{line}\n" for line in [*kept, *([f"{alias} {key}"] if key else [])])
+            write_secret(self.known_hosts, text.encode())
         return "\n".join(lines)
 
     def pinned(self, host: str) -> bool:

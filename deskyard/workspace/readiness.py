@@ -16,6 +16,7 @@ from deskyard.errors import ConfigError, DeskyardError, SiteError
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import places
 from deskyard.host.progress import say
+from deskyard.host.secret_file import make_folder
 from deskyard.plan.power import Power
 from deskyard.plan.workspace import DesktopPlan, WorkspacePlan
 from deskyard.site.ssh_link import GATEWAY, SshLink
@@ -177,7 +178,7 @@ def keep_evidence(plan: WorkspacePlan, domains: Collection[str]) -> Path:
     for older in sorted(failures.glob("*"))[: 1 - KEPT_FAILURES]:
         shutil.rmtree(older, ignore_errors=True)
     folder = failures / datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     machines_of(plan).keep_evidence(folder, domains)
     return folder
 

@@ -11,6 +11,7 @@ from deskyard.errors import ConfigError, HostError
 from deskyard.host.deadline import Deadline
 from deskyard.host.places import places
 from deskyard.host.progress import say
+from deskyard.host.secret_file import write_secret
 from deskyard.host.vm.cpu import QEMU, cpu_arguments
 from deskyard.plan.workspace import Accelerator
 
@@ -68,8 +69,7 @@ def _probe_and_remember() -> Accelerator:
     say("==> trying whether KVM boots a kernel")
     found: Accelerator = "kvm" if boots_with_kvm(disk) else "tcg"
     say(f"    {found} (remembered until the machine restarts)")
-    _memory().parent.mkdir(parents=True, exist_ok=True)
-    _memory().write_text(json.dumps({"boot_id": BOOT_ID.read_text().strip(), "accelerator": found}))
+    write_secret(_memory(), json.dumps({"boot_id": BOOT_ID.read_text().strip(), "accelerator": found}).encode())
     return found
 
 

@@ -14,6 +14,7 @@ from deskyard.host.deadline import Deadline
 from deskyard.host.lock import alone
 from deskyard.host.places import places
 from deskyard.host.progress import Timings, say
+from deskyard.host.secret_file import write_secret
 from deskyard.image.publish.draft import Draft, Image, remove
 from deskyard.image.publish.retention import is_dead, prune
 from deskyard.image.publish.upload import DiskFile, bring, virtual_bytes
@@ -259,7 +260,7 @@ def _publisher_id() -> str:
     path = places().state / "publisher"
     with alone("publisher"):
         if not path.exists():
-            path.write_text(uuid.uuid4().hex[:12])
+            write_secret(path, uuid.uuid4().hex[:12].encode())
         return path.read_text().strip()
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from deskyard.host.places import places
+from deskyard.host.secret_file import leave_mark
 from deskyard.plan.workspace import WorkspacePlan
 
 
@@ -26,9 +27,7 @@ def anywhere() -> bool:
 
 def note(plan: WorkspacePlan, desktop: str) -> None:
     """Remember that it is stopped for want of use."""
-    path = _mark(plan, desktop)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.touch()
+    leave_mark(_mark(plan, desktop))
 
 
 def forget(plan: WorkspacePlan, desktop: str) -> None:

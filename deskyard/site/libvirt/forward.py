@@ -9,6 +9,7 @@ from deskyard.host.background import Background
 from deskyard.host.deadline import Deadline
 from deskyard.host.facts import find_program
 from deskyard.host.places import places
+from deskyard.host.secret_file import write_secret
 from deskyard.site.libvirt import daemon
 
 GATEWAY_PORT = 443
@@ -82,8 +83,7 @@ class Forward:
         path = outer.folder / CONFIGURATION_FILE
         if not path.exists() or path.read_text() != text:
             outer.stop()
-            outer.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            path.write_text(text)
+            write_secret(path, text.encode())
         outer.start([find_program("haproxy") or "haproxy", "-db", "-f", CONFIGURATION_FILE], cwd=outer.folder)
 
     def _wait(self, outer: Background) -> None:

@@ -1,24 +1,68 @@
 """What root makes in a user's state is that user's, who goes on with it; what is another's is named with its remedy."""
 
+import ast
 import os
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from invoke import Context, Exit
 
+from deskyard.declaration import promise
 from deskyard.declaration.stack_text import save
+from deskyard.desktop import customise_delivery
 from deskyard.errors import HostError
 from deskyard.host import lock
 from deskyard.host.background import Background
+from deskyard.host.changes import DONE, Run, Spool
 from deskyard.host.lock import alone
-from deskyard.host.places import places
+from deskyard.host.places import places, tree
 from deskyard.host.secret_file import write_secret
+from deskyard.isolation import verification
+from deskyard.life.idle import asleep
+from deskyard.model.site import Site
+from deskyard.model.workspace import Workspace
 from deskyard.plan.pool.seat import Entry, Event
+from deskyard.plan.workspace import plan_workspace
+from deskyard.site import certificate_authority
+from deskyard.site.libvirt.limits import memory
+from deskyard.site.ssh_link import SshLink
 from deskyard.tasks.front import Unnoted, command
+from deskyard.workspace import readiness
 from deskyard.workspace.ledger import Ledger
+from tests.support.sources import parsed
 
 # Some account that is not root's.
 USER = 64_711
+PLAN = plan_workspace(
+    Workspace.check({"name": "lab", "network": "10.80.1.0/24", "desktops": [{"name": "dev1"}]}, "test"), Site(), "tcg"
+)
+# Who makes folders on this machine by itself, and where: never in a user's state, where root may be the first.
+MAKES_FOLDERS = {
+    "host/secret_file.py": "anywhere",
+    "host/toolchain/go_build.py": "the cache",
+    "host/toolchain/plugins.py": "the home of the engine, which makes its own",
+    "host/toolchain/release.py": "the cache",
+    "host/vm/guest_boot.py": "where its caller has one",
+    "host/vm/scratch.py": "the images",
+    "image/base/artifact.py": "the cache",
+    "image/base/base_disk.py": "the cache",
+    "image/store/files.py": "the cache",
+    "desktop/customise_source.py": "the cache",
+    "declaration/stack_file.py": "the stacks",
+    "life/backup/home/files.py": "where its user says",
+    "life/backup/home/folder.py": "where its user says",
+    "site/libvirt/backup/backups.py": "libvirt's own",
+    "site/libvirt/daemon.py": "the hypervisor's, which is root's and QEMU's user passes",
+    "site/ssh_link.py": "the temporary files, for a socket of this very account",
+    "control/ground/folder.py": "Mission Control's own",
+    "control/process/pages.py": "the cache",
+    "control/store/backup.py": "Mission Control's own",
+    "control/store/elsewhere.py": "Mission Control's own",
+}
+# What runs elsewhere, or for who develops.
+ELSEWHERE = ("gateway/", "computer/", "guest/", "lab/", "image/build/")
 DECLARATION = "config:\n  deskyard:network: 10.80.1.0/24\n  deskyard:desktops: [{name: dev1}]\n"
 
 
@@ -65,6 +109,58 @@ def test_what_root_makes_in_a_users_state_is_that_users(given: dict[str, tuple[i
     with alone("power"):
         write_secret(tmp_path / "control" / "key", b"secret")
     assert given == {}
+
+
+def test_all_that_tasks_of_root_write_in_a_users_state_is_that_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESKYARD_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    given = set[int]()
+    monkeypatch.setattr(os, "fchown", lambda handle, *_: given.add(os.fstat(handle).st_ino))
+    monkeypatch.setattr(readiness, "machines_of", lambda _: SimpleNamespace(keep_evidence=lambda *_: None))
+    Spool().note(Run("backup.run", "lab"), DONE)
+    link = SshLink(PLAN.site, PLAN.name)
+    link.write_config("10.80.1.250", [])
+    link.pin("dev1", "ssh-ed25519 AAA1")
+    customise_delivery.note(PLAN, "dev1")
+    asleep.note(PLAN, "dev1")
+    memory.note("dev1")
+    certificate_authority.authority(PLAN.site, "lab.internal")
+    verification._write(PLAN, {"started": "now"})
+    readiness.keep_evidence(PLAN, [])
+    with promise.given(PLAN.site, PLAN.name):
+        made = {path.stat().st_ino: str(path.relative_to(tmp_path)) for path in places().state.rglob("*")}
+        assert len(made) > 20
+        assert {path for inode, path in made.items() if inode not in given} == set()
+
+
+def test_root_and_the_user_note_what_they_do_in_one_place(
+    given: dict[str, tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = tmp_path.stat().st_uid
+    for account in (0, owner, 0):
+        monkeypatch.setattr(os, "geteuid", partial(int, account))
+        Spool().note(Run("backup.run", "lab"), DONE)
+    assert [line.number for line in Spool().lines()] == [1, 2, 3]
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(HostError, match="not this account's alone"):
+        Spool().note(Run("backup.run", "lab"), DONE)
+
+
+def test_no_other_way_of_making_a_folder_in_a_state_comes_back() -> None:
+    sources = tree() / "deskyard"
+    found = {
+        name
+        for path in sources.rglob("*.py")
+        if not (name := str(path.relative_to(sources))).startswith(ELSEWHERE) and _makes_folders(parsed(path))
+    }
+    assert found == {*MAKES_FOLDERS}
+
+
+def _makes_folders(module: ast.Module) -> bool:
+    calls = (node.func for node in ast.walk(module) if isinstance(node, ast.Call))
+    return any(isinstance(call, ast.Attribute) and call.attr in ("mkdir", "makedirs", "mkdtemp") for call in calls)
 
 
 def test_nobody_but_root_gives_anything(given: dict[str, tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:

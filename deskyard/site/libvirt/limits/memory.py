@@ -13,6 +13,7 @@ import libvirt
 from deskyard.host.facts import available_memory_mib
 from deskyard.host.lock import alone
 from deskyard.host.places import places
+from deskyard.host.secret_file import leave_mark
 from deskyard.plan.power import NoRoom
 
 # An emulated desktop boots in three minutes, and takes less than half of the smallest tier by then.
@@ -38,9 +39,7 @@ def take(machine: Any) -> None:
 
 def note(name: str) -> None:
     """Count on a machine that starts, whatever is free."""
-    mark = _folder() / name
-    mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    mark.write_text("")
+    leave_mark(_folder() / name)
 
 
 def _folder() -> Path:

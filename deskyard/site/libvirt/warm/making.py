@@ -17,6 +17,7 @@ from uuid import uuid4
 import libvirt
 
 from deskyard.errors import SiteError
+from deskyard.host.secret_file import make_folder
 from deskyard.plan.first_boot import FirstBoot
 from deskyard.plan.image.source import ImageSource
 from deskyard.plan.warm import HOME, HOSTNAME, SYSTEM, Template, disk_name, layout, template_first_boot
@@ -46,7 +47,7 @@ def make(link: Any, wanted: Wanted) -> Template:
     """Boot a machine, take from it what is its own, and keep its memory and its disks."""
     fit = templates.fit(link, wanted.image, wanted.machine, wanted.accelerator, wanted.first_boot)
     name = f"template-{wanted.image.name}-{secrets.token_hex(4)}"
-    templates.folder(name).mkdir(parents=True, mode=0o700)
+    make_folder(templates.folder(name))
     storage.pool(link).createXML(documents.volume(name + storage.TEMPLATE_MARKER, 1, "raw"))
     try:
         machine = _boot(link, name, wanted)
