@@ -1,8 +1,8 @@
 """Of what takes long, the part that a run has time for; `./inv check.deep` has all of it.
 
-Each run has a test of each marked file, or as many as its mark says that it `keeps`, and a quarter of the files of
-some folders. A machine that is fast enough has the
-others, too, and a slow one those with which it begins in time, in the order of the seed.
+Each run has a test of each marked file, or as many as its mark says that it `keeps`, and a quarter of each file of some
+folders. A machine that is fast enough has the others, too, and a slow one those with which it begins in time, in the
+order of the seed.
 """
 
 import random

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,43 +43,39 @@ def path() -> Iterator[Path]:
         yield Path(folder) / "streams.sock"
 
 
+@asynccontextmanager
+async def opened(path: Path, service: Service, view: Any) -> AsyncIterator[tuple[str, int]]:
+    """Where a stream is led once the line to this service is as it should be; the line is kept in the block."""
+    server = await asyncio.start_unix_server(service, str(path))
+    heard = asyncio.Event()
+    view.hide = lambda private: heard.set()
+    link = ViewLink(path, view)
+    keeper = asyncio.create_task(link.keep())
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await heard.wait()
+            yield await link.open(Stream(1, "A" * 24, "d1", "192.0.2.1", "", Filter(lambda: False), None))
+    finally:
+        keeper.cancel()
+        server.close()
+
+
 @pytest.mark.parametrize("wrong", ["5", "null", "{", '{"awaited": null}', '{"halted": {"d1": 5}}', '{"close": []}'])
 def test_line_is_made_anew_whatever_was_said_on_it(path: Path, wrong: str) -> None:
     async def body() -> None:
-        server = await asyncio.start_unix_server(Service(wrong), str(path))
-        heard = asyncio.Event()
-        view: Any = mock.Mock(streams={}, hide=lambda private: heard.set(), close=lambda session: {session: None})
-        link = ViewLink(path, view)
-        keeper = asyncio.create_task(link.keep())
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                await heard.wait()
-                stream = Stream(1, "A" * 24, "d1", "192.0.2.1", "", Filter(lambda: False), None)
-                assert await link.open(stream) == WHERE
-        finally:
-            keeper.cancel()
-            server.close()
+        view = mock.Mock(streams={}, close=lambda session: {session: None})
+        async with opened(path, Service(wrong), view) as where:
+            assert where == WHERE
 
     asyncio.run(body())
 
 
 def test_driver_who_came_right_after_the_answer_stays_the_driver(path: Path) -> None:
     async def body() -> None:
-        server = await asyncio.start_unix_server(Service(then='{"drivers": {"d1": "C"}}\n'), str(path))
-        heard = asyncio.Event()
-        view: Any = mock.Mock(streams={}, hide=lambda private: heard.set())
-        link = ViewLink(path, view)
-        keeper = asyncio.create_task(link.keep())
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                await heard.wait()
-                stream = Stream(1, "A" * 24, "d1", "192.0.2.1", "", Filter(lambda: False), None)
-                await link.open(stream)
-                while view.drivers == {}:
-                    await asyncio.sleep(0)
-                assert view.drivers == {"d1": "C"}
-        finally:
-            keeper.cancel()
-            server.close()
+        view = mock.Mock(streams={})
+        async with opened(path, Service(then='{"drivers": {"d1": "C"}}\n'), view):
+            while view.drivers == {}:
+                await asyncio.sleep(0)
+            assert view.drivers == {"d1": "C"}
 
     asyncio.run(body())
